@@ -1,0 +1,125 @@
+"""What a queue needs of a place that keeps jobs: one protocol, the same answers from every store.
+
+Each method is one move (see `marian_jobs.machine`) for a batch, decided by the store's clock. A late report is an
+ordinary answer: it is left out of what comes back. What a store raises is a `MarianError`, never its driver's own:
+`StoreUnavailable` when the call may or may not have had its effect, `StoreRefused` when it surely had none.
+"""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import NamedTuple, Protocol
+from uuid import UUID
+
+from marian_jobs.job import Enqueued, Held, Job, NewJob, Status
+
+MOST_CLAIMED = 1000
+
+
+class Failure(NamedTuple):
+    """A failed attempt to record: `retry_in` None means the default backoff, `dead` that no retry makes sense."""
+
+    id: UUID
+    attempt: int
+    error: str
+    retry_in: timedelta | None = None
+    dead: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Stat:
+    """How the jobs of one type and status stand; `oldest_due_age` is None where none is due."""
+
+    type: str
+    status: Status
+    count: int
+    oldest_due_age: timedelta | None
+    expired_leases: int
+
+
+@dataclass(frozen=True, slots=True)
+class JobFilter:
+    """Which jobs to list, newest first; `before` continues behind the last job of a page."""
+
+    status: Status | None = None
+    type: str | None = None
+    user_id: UUID | None = None
+    idempotency_key: str | None = None
+    before: tuple[datetime, UUID] | None = None
+    limit: int = 50
+
+
+class Alarm(Protocol):
+    """What wakes a worker that found nothing to do."""
+
+    async def arm(self) -> None:
+        """From now on new work rings; look for work once more before waiting, since it may have come in between."""
+
+    async def wait(self, timeout: timedelta) -> bool:
+        """True as soon as new work rings, false after `timeout`. May wake needlessly; never the only way to find work."""
+
+    async def disarm(self) -> None:
+        """New work need not ring any more."""
+
+    async def close(self) -> None:
+        """Gives back whatever the alarm holds; it is not used again."""
+
+
+class Store(Protocol):
+    """A place that keeps jobs. See the module's text for what all methods share."""
+
+    async def open(self) -> None:
+        """Makes the store ready and checks that it may be used: `StoreRefused` says what is missing."""
+
+    async def close(self) -> None:
+        """Gives back connections; what was handed in by the caller stays the caller's."""
+
+    async def enqueue(self, jobs: Sequence[NewJob], *, connection: object | None = None) -> list[Enqueued]:
+        """One answer per job, in order, all or nothing; raises `KeyConflict`. Safe to send again with the same ids.
+
+        `connection` makes it part of the caller's transaction, or raises `NotSupported`.
+        """
+
+    async def claim(self, limit: int, types: Collection[str] | None, lease: timedelta) -> list[Job]:
+        """At most `limit` (1 to 1000) due jobs in claim order, each running and leased; `types` None means any."""
+
+    async def complete(self, held: Sequence[Held]) -> set[Held]:
+        """The tokens accepted, whose jobs are now (or were already, by this very attempt) succeeded."""
+
+    async def fail(self, failures: Sequence[Failure]) -> list[Job]:
+        """The jobs accepted, in their new state: retrying or dead."""
+
+    async def extend(self, held: Sequence[Held], lease: timedelta) -> set[Held]:
+        """The tokens still held, their leases now ending at now + lease."""
+
+    async def release(self, held: Sequence[Held], delay: timedelta = timedelta(0)) -> list[Job]:
+        """The jobs given back, queued again after `delay`."""
+
+    async def reclaim(self, limit: int = MOST_CLAIMED) -> list[Job]:
+        """The jobs whose lease was over, now retrying or dead."""
+
+    async def next_due(self, types: Collection[str] | None) -> timedelta | None:
+        """How long until a job of these types is due or any lease ends; None when nothing is foreseen."""
+
+    async def cancel(self, job_id: UUID) -> Job | None:
+        """The job, now dead; None when it is finished or not there."""
+
+    async def retry(self, job_id: UUID, max_attempts: int | None = None) -> Job | None:
+        """The job, queued again; None when it is not dead. Raises `RetryRefused` when a live job owns its key."""
+
+    async def get(self, job_id: UUID) -> Job | None:
+        """The job as it stands, or None."""
+
+    async def list(self, which: JobFilter) -> Sequence[Job]:
+        """A page of jobs, newest first."""
+
+    async def prune(
+        self, succeeded_older: timedelta | None, dead_older: timedelta | None, limit: int = 10_000
+    ) -> int:
+        """How many finished jobs older than that this one call deleted; None keeps the kind."""
+
+    async def stats(self) -> Sequence[Stat]:
+        """Every (type, status) there is, by type."""
+
+    def alarm(self, types: Collection[str]) -> Alarm:
+        """An alarm for new work of these types."""
