@@ -41,9 +41,7 @@ class Backoff:
             if isinstance(value, bool) or not isinstance(value, (int, float)):
                 raise TypeError(f"backoff {name}: expected a number, got {type(value).__name__}")
             if not (math.isfinite(value) and value >= least):
-                raise ValueError(
-                    f"backoff {name}: expected a finite number of at least {least:g}, got {value}"
-                )
+                raise ValueError(f"backoff {name}: expected a finite number of at least {least:g}, got {value}")
 
     def delay(self, attempt: int) -> timedelta:
         """The wait after the given attempt (counted from 1) has failed, without jitter."""

@@ -31,7 +31,7 @@ def new_job(
     id: UUID | None = None,
     largest_payload: int = LARGEST_PAYLOAD,
 ) -> NewJob:
-    """A job ready to be sent; `ValueError` or `TypeError`, naming the argument or payload path, for what cannot be one."""
+    """A job ready to be sent; `ValueError` or `TypeError`, naming the argument or payload path, for what is none."""
     return NewJob(
         id=clock.new_id() if id is None else id,
         type=text("type", type, longest=128),
@@ -177,7 +177,5 @@ def _storable(name: str, value: str) -> str:
     try:
         value.encode()
     except UnicodeEncodeError as e:
-        raise ValueError(
-            f"{name}: must not contain a lone surrogate (\\u{ord(value[e.start]):04x})"
-        ) from None
+        raise ValueError(f"{name}: must not contain a lone surrogate (\\u{ord(value[e.start]):04x})") from None
     return value

@@ -39,6 +39,4 @@ def new_id() -> UUID:
     """A fresh id of version 7: ordered by time, so that rows made together stand together in the primary key."""
     millis = time.time_ns() // 1_000_000
     tail = _chance.getrandbits(74)
-    return UUID(
-        int=(millis << 80) | (0x7 << 76) | ((tail >> 62) << 64) | (0b10 << 62) | (tail & ((1 << 62) - 1))
-    )
+    return UUID(int=(millis << 80) | (0x7 << 76) | ((tail >> 62) << 64) | (0b10 << 62) | (tail & ((1 << 62) - 1)))

@@ -97,7 +97,7 @@ def fail(
     backoff: Backoff | timedelta | None = None,
     permanent: bool = False,
 ) -> Job:
-    """The job retrying after its backoff, or dead when its budget is used or the error permanent; refused unless running.
+    """The job retrying after its backoff, or dead when its budget is used or the error permanent; refused unless running
 
     `backoff` is a schedule (its delay for this attempt, without jitter) or the delay itself.
     """

@@ -113,9 +113,7 @@ class Store(Protocol):
     async def list(self, which: JobFilter) -> Sequence[Job]:
         """A page of jobs, newest first."""
 
-    async def prune(
-        self, succeeded_older: timedelta | None, dead_older: timedelta | None, limit: int = 10_000
-    ) -> int:
+    async def prune(self, succeeded_older: timedelta | None, dead_older: timedelta | None, limit: int = 10_000) -> int:
         """How many finished jobs older than that this one call deleted; None keeps the kind."""
 
     async def stats(self) -> Sequence[Stat]:
