@@ -3,6 +3,7 @@
 What passes here, Postgres can keep: the database's own checks state the same limits once more.
 """
 
+import json
 import math
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
@@ -113,6 +114,21 @@ def json_object(payload: object, *, largest: int = LARGEST_PAYLOAD) -> JsonObjec
     if size > largest:
         raise ValueError(f"payload: must be at most {largest} bytes of JSON, got {size}")
     return payload
+
+
+def json_text(payload: JsonObject) -> str:
+    """The checked payload as compact JSON text, as it is sent."""
+    return json.dumps(payload, ensure_ascii=False, allow_nan=False, separators=(",", ":"), default=_as_dict)
+
+
+def json_copy(payload: JsonObject) -> JsonObject:
+    """The payload as the database would give it back: a copy, tuples as lists."""
+    copy: JsonObject = json.loads(json_text(payload))
+    return copy
+
+
+def _as_dict(value: object) -> object:
+    return dict(value) if isinstance(value, Mapping) else value
 
 
 def _walk(payload: Mapping[Any, Any]) -> int:

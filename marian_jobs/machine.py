@@ -66,6 +66,21 @@ def is_expired(job: Job, now: datetime) -> bool:
     return job.lease_until is not None and job.lease_until <= now
 
 
+def is_held(job: Job, attempt: int) -> bool:
+    """Whether the attempt is the one that runs now: the fencing test before complete, fail, extend and release."""
+    return job.status is R and job.attempts == attempt
+
+
+def was_completed_by(job: Job, attempt: int) -> bool:
+    """Whether this very attempt has completed the job already, so that its report came a second time."""
+    return job.status is S and job.attempts == attempt
+
+
+def was_failed_by(job: Job, attempt: int, error: str) -> bool:
+    """Whether the job stands as this very failure left it, so that its report came a second time."""
+    return job.status in (T, D) and job.attempts == attempt and job.error == error
+
+
 def claim_order(job: Job) -> tuple[int, datetime, datetime]:
     """The key by which claims choose: highest priority, then oldest due, then oldest made."""
     return (-job.priority, job.run_after, job.created_at)
@@ -97,7 +112,7 @@ def fail(
     backoff: Backoff | timedelta | None = None,
     permanent: bool = False,
 ) -> Job:
-    """The job retrying after its backoff, or dead when its budget is used or the error permanent; refused unless running
+    """The job retrying after its backoff, or dead (budget used, or a permanent error); refused unless running.
 
     `backoff` is a schedule (its delay for this attempt, without jitter) or the delay itself.
     """
@@ -152,7 +167,7 @@ def cancel(job: Job, *, now: datetime) -> Job:
 
 
 def retry(job: Job, *, now: datetime, max_attempts: int | None = None) -> Job:
-    """The dead job queued and due at once with a fresh budget (its former one, or `max_attempts`); refused unless dead."""
+    """The job queued and due at once, its budget (or `max_attempts`) granted anew; refused unless dead."""
     _allow("retry", job)
     budget = job.max_attempts if max_attempts is None else max_attempts
     return replace(

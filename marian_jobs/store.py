@@ -56,7 +56,7 @@ class Alarm(Protocol):
         """From now on new work rings; look for work once more before waiting, since it may have come in between."""
 
     async def wait(self, timeout: timedelta) -> bool:
-        """True as soon as new work rings, false after `timeout`. May wake needlessly; never the only way to find work."""
+        """True as soon as new work rings, false after `timeout`. May wake needlessly, and may miss work."""
 
     async def disarm(self) -> None:
         """New work need not ring any more."""
@@ -110,7 +110,7 @@ class Store(Protocol):
     async def get(self, job_id: UUID) -> Job | None:
         """The job as it stands, or None."""
 
-    async def list(self, which: JobFilter) -> Sequence[Job]:
+    async def find(self, which: JobFilter) -> Sequence[Job]:
         """A page of jobs, newest first."""
 
     async def prune(self, succeeded_older: timedelta | None, dead_older: timedelta | None, limit: int = 10_000) -> int:

@@ -1,0 +1,257 @@
+"""The queue over a Postgres connection, by psycopg 3: statements from `rows`, errors from `refusals`, IO here."""
+
+from collections.abc import AsyncIterator, Callable, Collection, Sequence
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from typing import Any, cast
+from uuid import UUID
+
+import psycopg
+from anyio import fail_after, to_thread
+from psycopg import conninfo
+from psycopg.rows import tuple_row
+from psycopg_pool import AsyncConnectionPool, PoolTimeout, TooManyRequests
+from tenacity import AsyncRetrying, retry_if_exception, stop_after_delay, wait_random_exponential
+
+from marian_jobs.errors import NotSupported, StoreUnavailable
+from marian_jobs.job import Enqueued, Held, Job, NewJob
+from marian_jobs.store import MOST_CLAIMED, Alarm, Failure, JobFilter, Stat
+from marian_jobs.stores import rows
+from marian_jobs.stores.alarm import ListenAlarm, SleepAlarm
+from marian_jobs.stores.refusals import explain, is_broken_off
+from marian_jobs.stores.rows import Statement
+
+Pool = AsyncConnectionPool[psycopg.AsyncConnection[Any]]
+
+DEADLINE = timedelta(seconds=30)
+_TRANSACTION_POOLER_PORT = "6543"
+# A dead peer shows within about 15 s instead of the kernel's hours; the caller's own settings win.
+_PATIENCE = {
+    "application_name": "marian_jobs",
+    "connect_timeout": 5,
+    "keepalives_idle": 10,
+    "keepalives_interval": 3,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 15_000,
+}
+
+
+class PostgresStore:
+    """Keeps jobs in `public.marian_jobs` of the database that a DSN names, or behind a psycopg pool handed in.
+
+    `pooler` says that a transaction-mode pooler stands in between (recognised by Supabase's port 6543): no named
+    prepared statements, no LISTEN. `deadline` bounds every call. A pool handed in is neither opened nor closed here.
+    """
+
+    def __init__(
+        self,
+        database: str | Pool,
+        *,
+        pooler: bool | None = None,
+        deadline: timedelta = DEADLINE,
+        max_connections: int = 10,
+    ) -> None:
+        self._deadline = deadline.total_seconds()
+        self._dsn: str | None = None
+        if not isinstance(database, str):
+            self._pool = database
+            self.pooler = bool(pooler)
+            return
+        self._dsn = _patient(database)
+        self.pooler = _is_transaction_pooler(self._dsn) if pooler is None else pooler
+        self._pool = AsyncConnectionPool(
+            self._dsn,
+            kwargs={"autocommit": True, "prepare_threshold": None if self.pooler else 5},
+            min_size=1,
+            max_size=max_connections,
+            open=False,
+            # Our own loop paces the attempts (see `_patiently`); the pool's would double its pauses up to minutes.
+            timeout=2.0,
+            reconnect_timeout=0.1,
+        )
+
+    def __repr__(self) -> str:
+        return f"PostgresStore({'pooler' if self.pooler else 'direct'})"
+
+    async def __aenter__(self) -> "PostgresStore":
+        await self.open()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def open(self) -> None:
+        """Opens the pool and checks that the schema is there and may be used; `StoreRefused` says what is missing."""
+        if self._dsn is not None and self._pool.closed:
+            try:
+                await self._pool.open()
+            except psycopg.Error as e:  # a pool that was closed before
+                raise StoreUnavailable(f"PostgresStore: {e}") from e
+        await self._harmless(rows.next_due([]))
+
+    async def close(self) -> None:
+        """Closes the store's own pool; one that was handed in stays open."""
+        if self._dsn is not None:
+            await self._pool.close()
+
+    async def enqueue(self, jobs: Sequence[NewJob], *, connection: object | None = None) -> list[Enqueued]:
+        """See `Store.enqueue`. `connection` is a psycopg connection, async or sync, whose transaction the jobs join."""
+        if not jobs:
+            return []
+        statement = rows.enqueue(jobs)
+        if connection is None:
+            answers = await self._harmless(statement)
+        else:
+            answers = await _within(connection, statement)
+        return [rows.to_enqueued(row, new) for row, new in zip(answers, jobs, strict=True)]
+
+    async def claim(self, limit: int, types: Collection[str] | None, lease: timedelta) -> list[Job]:
+        """See `Store.claim`. Not sent again when its reply was lost: what it leased comes back when the lease ends."""
+        return _jobs(await self._once(rows.claim(limit, types, lease)))
+
+    async def complete(self, held: Sequence[Held]) -> set[Held]:
+        """See `Store.complete`."""
+        return {Held(*row) for row in await self._harmless(rows.complete(held))} if held else set()
+
+    async def fail(self, failures: Sequence[Failure]) -> list[Job]:
+        """See `Store.fail`."""
+        return _jobs(await self._harmless(rows.fail(failures))) if failures else []
+
+    async def extend(self, held: Sequence[Held], lease: timedelta) -> set[Held]:
+        """See `Store.extend`."""
+        if not held:
+            return set()
+        return rows.still_held(held, [row[0] for row in await self._harmless(rows.extend(held, lease))])
+
+    async def release(self, held: Sequence[Held], delay: timedelta = timedelta(0)) -> list[Job]:
+        """See `Store.release`."""
+        return _jobs(await self._harmless(rows.release(held, delay))) if held else []
+
+    async def reclaim(self, limit: int = MOST_CLAIMED) -> list[Job]:
+        """See `Store.reclaim`."""
+        return _jobs(await self._harmless(rows.reclaim(limit)))
+
+    async def next_due(self, types: Collection[str] | None) -> timedelta | None:
+        """See `Store.next_due`."""
+        answer: timedelta | None = (await self._harmless(rows.next_due(types)))[0][0]
+        return answer
+
+    async def cancel(self, job_id: UUID) -> Job | None:
+        """See `Store.cancel`."""
+        return _job(await self._once(rows.cancel(job_id)))
+
+    async def retry(self, job_id: UUID, max_attempts: int | None = None) -> Job | None:
+        """See `Store.retry`."""
+        return _job(await self._once(rows.retry(job_id, max_attempts)))
+
+    async def get(self, job_id: UUID) -> Job | None:
+        """See `Store.get`."""
+        return _job(await self._harmless(rows.get(job_id)))
+
+    async def find(self, which: JobFilter) -> Sequence[Job]:
+        """See `Store.find`."""
+        return _jobs(await self._harmless(rows.find(which)))
+
+    async def prune(self, succeeded_older: timedelta | None, dead_older: timedelta | None, limit: int = 10_000) -> int:
+        """See `Store.prune`."""
+        answer: int = (await self._harmless(rows.prune(succeeded_older, dead_older, limit)))[0][0]
+        return answer
+
+    async def stats(self) -> Sequence[Stat]:
+        """See `Store.stats`."""
+        return [rows.to_stat(row) for row in await self._harmless(rows.stats())]
+
+    def alarm(self, types: Collection[str]) -> Alarm:
+        """See `Store.alarm`: LISTEN on a connection of its own, or plain sleep behind a transaction-mode pooler."""
+        if self.pooler or self._dsn is None:
+            return SleepAlarm()
+        return ListenAlarm(self._dsn, types)
+
+    async def _once(self, statement: Statement) -> list[Any]:
+        """Sent at most once: tried again only while no connection could be had."""
+        return await self._patiently(statement, _was_not_sent)
+
+    async def _harmless(self, statement: Statement) -> list[Any]:
+        """Sent again when the connection breaks off: the second call changes nothing more."""
+        return await self._patiently(statement, lambda e: _was_not_sent(e) or is_broken_off(cast("Exception", e)))
+
+    async def _patiently(self, statement: Statement, again: Callable[[BaseException], bool]) -> list[Any]:
+        try:
+            with fail_after(self._deadline):
+                try:
+                    return await self._send(statement)
+                except Exception as e:
+                    if not again(e):
+                        raise
+                async for attempt in AsyncRetrying(
+                    retry=retry_if_exception(again),
+                    wait=wait_random_exponential(multiplier=0.1, max=1),
+                    stop=stop_after_delay(self._deadline),
+                    reraise=True,
+                ):
+                    with attempt:
+                        return await self._send(statement)
+        except TimeoutError as e:
+            raise StoreUnavailable(f"the database did not answer within {self._deadline:g} s") from e
+        except (psycopg.Error, OSError) as e:
+            raise explain(e) from e
+        raise AssertionError("unreachable: the attempts end by an answer or an error")
+
+    async def _send(self, statement: Statement) -> list[Any]:
+        async with self._pool.connection() as connection, _cursor(connection) as cursor:
+            await cursor.execute(statement.text, statement.parameters)
+            return await cursor.fetchall()
+
+
+@asynccontextmanager
+async def _cursor(connection: psycopg.AsyncConnection[Any]) -> AsyncIterator[psycopg.AsyncCursor[Any]]:
+    async with connection.cursor(binary=True, row_factory=tuple_row) as cursor:
+        yield cursor
+
+
+async def _within(connection: object, statement: Statement) -> list[Any]:
+    """Executes on the caller's connection, in whatever transaction it is in; never again, since that is theirs."""
+    try:
+        if isinstance(connection, psycopg.AsyncConnection):
+            async with _cursor(connection) as cursor:
+                await cursor.execute(statement.text, statement.parameters)
+                return await cursor.fetchall()
+        if isinstance(connection, psycopg.Connection):
+            return await to_thread.run_sync(_within_sync, connection, statement)
+    except (psycopg.Error, OSError) as e:
+        raise explain(e) from e
+    raise NotSupported(f"connection: expected a psycopg 3 connection, got {type(connection).__name__}")
+
+
+def _within_sync(connection: psycopg.Connection[Any], statement: Statement) -> list[Any]:
+    with connection.cursor(binary=True, row_factory=tuple_row) as cursor:
+        cursor.execute(statement.text, statement.parameters)
+        return cursor.fetchall()
+
+
+def _was_not_sent(error: BaseException) -> bool:
+    return isinstance(error, PoolTimeout | TooManyRequests)
+
+
+def _jobs(answers: Sequence[Any]) -> list[Job]:
+    return [rows.to_job(row) for row in answers]
+
+
+def _job(answers: Sequence[Any]) -> Job | None:
+    return rows.to_job(answers[0]) if answers else None
+
+
+def _parsed(dsn: str) -> dict[str, Any]:
+    try:
+        return dict(conninfo.conninfo_to_dict(dsn))
+    except psycopg.Error:
+        # Its message quotes the text, and with it perhaps the password.
+        raise ValueError("the database URL is not a valid connection string (postgresql://user:…@host/db)") from None
+
+
+def _patient(dsn: str) -> str:
+    return conninfo.make_conninfo(**{**_PATIENCE, **_parsed(dsn)})
+
+
+def _is_transaction_pooler(dsn: str) -> bool:
+    return str(_parsed(dsn).get("port", "")) == _TRANSACTION_POOLER_PORT

@@ -1,0 +1,53 @@
+"""What went wrong, in this package's words: a driver's error becomes a `MarianError` that names the remedy.
+
+Connection strings and keys stay out of it: of a driver's message only what the server said is passed on.
+"""
+
+import psycopg
+from psycopg import errors as pg
+from psycopg_pool import PoolClosed, PoolTimeout, TooManyRequests
+
+from marian_jobs.errors import BY_SQLSTATE, InvalidArgument, MarianError, StoreRefused, StoreUnavailable
+
+_NOT_MIGRATED = (pg.UndefinedTable, pg.UndefinedFunction, pg.UndefinedColumn, pg.InvalidSchemaName)
+_CREDENTIALS = (pg.InvalidPassword, pg.InvalidAuthorizationSpecification, pg.InvalidCatalogName)
+_PASSING = (pg.DeadlockDetected, pg.LockNotAvailable, pg.QueryCanceled, pg.ReadOnlySqlTransaction)
+
+
+def explain(error: Exception) -> MarianError:
+    """The error to raise in place of a driver's; raise it `from` the driver's, which stays its cause."""
+    if isinstance(error, PoolTimeout | TooManyRequests | PoolClosed):
+        return StoreUnavailable(f"no connection to the database: {_first_line(error)}")
+    if not isinstance(error, psycopg.Error):
+        return StoreUnavailable(f"the connection broke: {type(error).__name__}")
+    if error.sqlstate in BY_SQLSTATE:
+        return BY_SQLSTATE[error.sqlstate](_said(error))
+    if isinstance(error, _NOT_MIGRATED):
+        return StoreRefused(f"the queue's schema is missing or too old ({_said(error)}): run `marian migrate`")
+    if isinstance(error, pg.InsufficientPrivilege):
+        return StoreRefused(f"{_said(error)}: connect as the database's owner or as service_role")
+    if isinstance(error, _CREDENTIALS):
+        return StoreRefused(f"the database refused the login: {_said(error)}")
+    if isinstance(error, pg.ForeignKeyViolation):
+        return InvalidArgument("user_id: no such user in auth.users")
+    if isinstance(error, (*_PASSING, psycopg.OperationalError, psycopg.InterfaceError)):
+        return StoreUnavailable(f"the database could not answer: {_said(error)}")
+    if isinstance(error, psycopg.IntegrityError | psycopg.DataError):
+        return InvalidArgument(_said(error))
+    return StoreRefused(f"the database refused the call: {_said(error)}")
+
+
+def is_broken_off(error: Exception) -> bool:
+    """Whether the connection was lost, so that a call that is harmless to repeat may be repeated."""
+    return isinstance(error, OSError | psycopg.OperationalError | psycopg.InterfaceError) and not isinstance(
+        error, (*_CREDENTIALS, PoolTimeout, TooManyRequests, PoolClosed)
+    )
+
+
+def _said(error: psycopg.Error) -> str:
+    return error.diag.message_primary or _first_line(error)
+
+
+def _first_line(error: Exception) -> str:
+    text = str(error).strip()
+    return text.splitlines()[0] if text else type(error).__name__

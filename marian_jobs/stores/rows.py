@@ -1,0 +1,182 @@
+"""Rows and statements of `public.marian_jobs`, without any IO: what is sent, and how what comes back is read.
+
+Columns are spelled out everywhere: a prepared `select *` fails for good once a migration has added a column.
+"""
+
+from collections.abc import Collection, Sequence
+from dataclasses import fields
+from typing import Any, NamedTuple
+from uuid import UUID
+
+from marian_jobs.checks import json_text
+from marian_jobs.job import Enqueued, Held, Job, NewJob, Status
+from marian_jobs.store import Failure, JobFilter, Stat
+
+COLUMNS = ", ".join(f.name for f in fields(Job))
+_STATUS = {status.value: status for status in Status}
+_PAGE_LIMIT = 1000
+
+
+class Statement(NamedTuple):
+    """SQL text with its parameters, in psycopg's notation."""
+
+    text: str
+    parameters: Sequence[Any]
+
+
+def to_job(row: Sequence[Any]) -> Job:
+    """The job of a row whose columns are `COLUMNS`."""
+    return Job(row[0], row[1], row[2], _STATUS[row[3]], *row[4:14])
+
+
+def to_enqueued(row: Sequence[Any], new: NewJob) -> Enqueued:
+    """The answer to enqueueing `new`: the row is its own, or the one that was there before."""
+    return Enqueued(*(*row[:3], _STATUS[row[3]], *row[4:14], row[0] == new.id))
+
+
+def to_stat(row: Sequence[Any]) -> Stat:
+    """The line of `job_stats()`."""
+    return Stat(row[0], _STATUS[row[1]], *row[2:5])
+
+
+def enqueue(jobs: Sequence[NewJob]) -> Statement:
+    """One row per job, in order."""
+    if len(jobs) == 1:
+        job = jobs[0]
+        return Statement(
+            f"select {COLUMNS} from public.enqueue_job(%s, %s::jsonb, %s, %s, %s, %s, %s, %s)",
+            (
+                job.type,
+                json_text(job.payload),
+                job.user_id,
+                job.idempotency_key,
+                job.priority,
+                job.max_attempts,
+                job.run_after,
+                job.id,
+            ),
+        )
+    elements = f"[{','.join(map(element, jobs))}]"
+    return Statement(f"select {COLUMNS} from public.enqueue_jobs(%s::jsonb)", (elements,))
+
+
+def element(job: NewJob) -> str:
+    """The job as an element of `enqueue_jobs`; the payload's text goes in as it is, so that numbers stay exact."""
+    fields: dict[str, Any] = {"id": str(job.id), "type": job.type}
+    if job.user_id is not None:
+        fields["user_id"] = str(job.user_id)
+    if job.idempotency_key is not None:
+        fields["idempotency_key"] = job.idempotency_key
+    if job.priority:
+        fields["priority"] = job.priority
+    if job.run_after is not None:
+        fields["run_after"] = job.run_after.isoformat()
+    fields["max_attempts"] = job.max_attempts
+    return f'{json_text(fields)[:-1]},"payload":{json_text(job.payload)}}}'
+
+
+def claim(limit: int, types: Collection[str] | None, lease: object) -> Statement:
+    """The claimed rows, in claim order."""
+    return Statement(
+        f"select {COLUMNS} from public.claim_jobs(%s, %s::text[], %s)",
+        (limit, None if types is None else list(types), lease),
+    )
+
+
+def complete(held: Sequence[Held]) -> Statement:
+    """The id and attempt of each row accepted."""
+    return Statement("select id, attempts from public.complete_jobs(%s::uuid[], %s::int4[])", _tokens(held))
+
+
+def fail(failures: Sequence[Failure]) -> Statement:
+    """The rows accepted, in their new state."""
+    ordered = sorted(failures, key=lambda f: f.id)
+    return Statement(
+        f"select {COLUMNS} from public.fail_jobs(%s::uuid[], %s::int4[], %s::text[], %s::interval[], %s::bool[])",
+        (
+            [f.id for f in ordered],
+            [f.attempt for f in ordered],
+            [f.error for f in ordered],
+            [f.retry_in for f in ordered],
+            [f.dead for f in ordered],
+        ),
+    )
+
+
+def extend(held: Sequence[Held], lease: object) -> Statement:
+    """The ids still held."""
+    return Statement("select * from public.extend_leases(%s::uuid[], %s::int4[], %s)", (*_tokens(held), lease))
+
+
+def release(held: Sequence[Held], delay: object) -> Statement:
+    """The rows given back."""
+    return Statement(f"select {COLUMNS} from public.release_jobs(%s::uuid[], %s::int4[], %s)", (*_tokens(held), delay))
+
+
+def reclaim(limit: int) -> Statement:
+    """The rows reclaimed."""
+    return Statement(f"select {COLUMNS} from public.reclaim_expired(%s)", (limit,))
+
+
+def next_due(types: Collection[str] | None) -> Statement:
+    """One interval, or null."""
+    return Statement("select public.marian_jobs_next_due(%s::text[])", (None if types is None else list(types),))
+
+
+def cancel(job_id: UUID) -> Statement:
+    """The row, or none."""
+    return Statement(f"select {COLUMNS} from public.cancel_job(%s)", (job_id,))
+
+
+def retry(job_id: UUID, max_attempts: int | None) -> Statement:
+    """The row, or none."""
+    return Statement(f"select {COLUMNS} from public.retry_job(%s, %s)", (job_id, max_attempts))
+
+
+def get(job_id: UUID) -> Statement:
+    """The row, or none."""
+    return Statement(f"select {COLUMNS} from public.marian_jobs where id = %s", (job_id,))
+
+
+def find(which: JobFilter) -> Statement:
+    """A page of rows, newest first."""
+    conditions: dict[str, Any] = {
+        "status = %s": which.status,
+        "type = %s": which.type,
+        "user_id = %s": which.user_id,
+        "idempotency_key = %s": which.idempotency_key,
+    }
+    wanted = {condition: value for condition, value in conditions.items() if value is not None}
+    parameters = list(wanted.values())
+    texts = list(wanted)
+    if which.before is not None:
+        texts.append("(created_at, id) < (%s, %s)")
+        parameters.extend(which.before)
+    where = f" where {' and '.join(texts)}" if texts else ""
+    return Statement(
+        f"select {COLUMNS} from public.marian_jobs{where} order by created_at desc, id desc limit %s",
+        (*parameters, min(which.limit, _PAGE_LIMIT)),
+    )
+
+
+def prune(succeeded_older: object, dead_older: object, limit: int) -> Statement:
+    """One count."""
+    return Statement("select public.prune_jobs(%s, %s, %s)", (succeeded_older, dead_older, limit))
+
+
+def stats() -> Statement:
+    """A row per type and status."""
+    return Statement("select type, status, count, oldest_due_age, expired_leases from public.job_stats()", ())
+
+
+def still_held(held: Sequence[Held], ids: Collection[UUID]) -> set[Held]:
+    """Of an extension's tokens those that hold: an id is held by its newest attempt."""
+    newest: dict[UUID, int] = {}
+    for token in held:
+        newest[token.id] = max(token.attempt, newest.get(token.id, 0))
+    return {Held(id, newest[id]) for id in ids}
+
+
+def _tokens(held: Sequence[Held]) -> tuple[list[UUID], list[int]]:
+    ordered = sorted(held)  # in the order of ids, as the functions lock them
+    return [token.id for token in ordered], [token.attempt for token in ordered]
