@@ -29,6 +29,7 @@ def new_job(
     priority: int = 0,
     max_attempts: int = 3,
     run_after: datetime | None = None,
+    delay: timedelta | None = None,
     id: UUID | None = None,
     largest_payload: int = LARGEST_PAYLOAD,
 ) -> NewJob:
@@ -42,6 +43,7 @@ def new_job(
         priority=integer("priority", priority, *INT32),
         max_attempts=integer("max_attempts", max_attempts, 1, INT32[1]),
         run_after=instant("run_after", run_after) if run_after is not None else None,
+        delay=duration("delay", delay) if delay is not None else None,
     )
 
 
@@ -89,7 +91,7 @@ def instant(name: str, value: object) -> datetime:
         raise ValueError(f"{name}: must lie between the years 1 and 9999 in UTC") from None
 
 
-def delay(name: str, value: object, longest: timedelta = LONGEST_DELAY) -> timedelta:
+def duration(name: str, value: object, longest: timedelta = LONGEST_DELAY) -> timedelta:
     """The duration, if it is a timedelta that is not negative and not longer than `longest`."""
     if not isinstance(value, timedelta):
         raise TypeError(f"{name}: expected a timedelta, got {type(value).__name__}")
@@ -100,7 +102,7 @@ def delay(name: str, value: object, longest: timedelta = LONGEST_DELAY) -> timed
 
 def lease(name: str, value: object) -> timedelta:
     """The lease, if it is longer than zero and at most 365 days."""
-    checked = delay(name, value, timedelta(days=365))
+    checked = duration(name, value, timedelta(days=365))
     if not checked:
         raise ValueError(f"{name}: must be longer than zero")
     return checked

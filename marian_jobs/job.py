@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any, NamedTuple
 from uuid import UUID
@@ -73,7 +73,7 @@ class Enqueued(Job):
 
 @dataclass(frozen=True, slots=True)
 class NewJob:
-    """What a caller asks for, already checked: `run_after` None means due at once."""
+    """What a caller asks for, already checked: due at `run_after`, or `delay` after the store's now, or at once."""
 
     id: UUID
     type: str
@@ -83,3 +83,4 @@ class NewJob:
     priority: int = 0
     max_attempts: int = 3
     run_after: datetime | None = None
+    delay: timedelta | None = None

@@ -49,11 +49,23 @@ class JobFilter:
     limit: int = 50
 
 
+class Poll(NamedTuple):
+    """A worker's turn: the jobs claimed, how many were reclaimed, and when to come again (None: nothing foreseen)."""
+
+    jobs: Sequence[Job]
+    reclaimed: int
+    due_in: timedelta | None
+
+
 class Alarm(Protocol):
     """What wakes a worker that found nothing to do."""
 
-    async def arm(self) -> None:
-        """From now on new work rings; look for work once more before waiting, since it may have come in between."""
+    @property
+    def rings(self) -> bool:
+        """Whether new work can wake this alarm at all, or time alone."""
+
+    async def arm(self) -> bool:
+        """From now on new work rings; true when work may have come in just before, so that one must look again."""
 
     async def wait(self, timeout: timedelta) -> bool:
         """True as soon as new work rings, false after `timeout`. May wake needlessly, and may miss work."""
@@ -98,8 +110,9 @@ class Store(Protocol):
     async def reclaim(self, limit: int = MOST_CLAIMED) -> list[Job]:
         """The jobs whose lease was over, now retrying or dead."""
 
-    async def next_due(self, types: Collection[str] | None) -> timedelta | None:
-        """How long until a job of these types is due or any lease ends; None when nothing is foreseen."""
+    async def poll(self, limit: int, types: Collection[str], lease: timedelta) -> Poll:
+        """What a worker's turn needs, in one call: reclaims, then claims; and when it could not fill `limit`, says
+        how long until a job of these types is due or any lease ends."""
 
     async def cancel(self, job_id: UUID) -> Job | None:
         """The job, now dead; None when it is finished or not there."""
@@ -118,6 +131,9 @@ class Store(Protocol):
 
     async def stats(self) -> Sequence[Stat]:
         """Every (type, status) there is, by type."""
+
+    def for_another_loop(self) -> "Store":
+        """The same jobs for another thread's event loop, by connections of its own; the caller opens and closes it."""
 
     def alarm(self, types: Collection[str]) -> Alarm:
         """An alarm for new work of these types."""

@@ -22,8 +22,11 @@ select pg_advisory_lock_shared(hashtextextended('marian_jobs:' || t, 0)) from un
 class SleepAlarm:
     """For a store that cannot be woken: waits out the time."""
 
-    async def arm(self) -> None:
+    rings = False
+
+    async def arm(self) -> bool:
         """See `Alarm.arm`."""
+        return False
 
     async def wait(self, timeout: timedelta) -> bool:
         """See `Alarm.wait`; always the whole time, always false."""
@@ -46,10 +49,15 @@ class ListenAlarm:
         self._connection: psycopg.AsyncConnection[Any] | None = None
         self._armed = False
 
-    async def arm(self) -> None:
+    @property
+    def rings(self) -> bool:
+        """See `Alarm.rings`: not while its connection is lost."""
+        return self._armed
+
+    async def arm(self) -> bool:
         """See `Alarm.arm`; without a connection it stays unarmed, which costs promptness and nothing else."""
         if self._armed:
-            return
+            return False
         try:
             if self._connection is None:
                 self._connection = await psycopg.AsyncConnection.connect(
@@ -60,6 +68,7 @@ class ListenAlarm:
             self._armed = True
         except (psycopg.Error, OSError):
             await self.close()
+        return self._armed
 
     async def wait(self, timeout: timedelta) -> bool:
         """See `Alarm.wait`."""

@@ -14,7 +14,7 @@ from marian_jobs.checks import json_copy
 from marian_jobs.errors import KeyConflict, NotSupported, RetryRefused
 from marian_jobs.failure import storable
 from marian_jobs.job import FINISHED, RUNNABLE, Enqueued, Held, Job, NewJob, Status
-from marian_jobs.store import MOST_CLAIMED, Failure, JobFilter, Stat
+from marian_jobs.store import MOST_CLAIMED, Failure, JobFilter, Poll, Stat
 
 _COLUMNS = [f.name for f in fields(Job)]
 
@@ -109,14 +109,11 @@ class MemoryStore:
         self._ring({job.type for job in reclaimed})
         return reclaimed
 
-    async def next_due(self, types: Collection[str] | None) -> timedelta | None:
-        """See `Store.next_due`."""
-        with self._lock:
-            leases = [j.lease_until for j in self._jobs.values() if j.lease_until is not None]
-            due = [j.run_after for j in self._of_types(types) if j.status in RUNNABLE]
-            if not (leases or due):
-                return None
-            return max(min(leases + due) - self._clock(), timedelta(0))
+    async def poll(self, limit: int, types: Collection[str], lease: timedelta) -> Poll:
+        """See `Store.poll`."""
+        reclaimed = await self.reclaim()
+        jobs = await self.claim(limit, types, lease)
+        return Poll(jobs, len(reclaimed), self._due_in(types) if len(jobs) < limit else None)
 
     async def cancel(self, job_id: UUID) -> Job | None:
         """See `Store.cancel`."""
@@ -171,9 +168,19 @@ class MemoryStore:
                 groups[job.type, job.status].append(job)
         return [_stat(type, status, jobs, now) for (type, status), jobs in sorted(groups.items())]
 
+    def for_another_loop(self) -> "MemoryStore":
+        """See `Store.for_another_loop`."""
+        return self
+
     def alarm(self, types: Collection[str]) -> "MemoryAlarm":
         """See `Store.alarm`."""
         return MemoryAlarm(frozenset(types), self._alarms)
+
+    def _due_in(self, types: Collection[str]) -> timedelta | None:
+        with self._lock:
+            leases = [j.lease_until for j in self._jobs.values() if j.lease_until is not None]
+            due = [j.run_after for j in self._of_types(types) if j.status in RUNNABLE]
+            return max(min(leases + due) - self._clock(), timedelta(0)) if leases or due else None
 
     def _ring(self, types: Collection[str]) -> None:
         for alarm in list(self._alarms):
@@ -193,7 +200,7 @@ class MemoryStore:
             attempts=0,
             max_attempts=new.max_attempts,
             priority=new.priority,
-            run_after=new.run_after or now,
+            run_after=new.run_after or now + (new.delay or timedelta(0)),
             lease_until=None,
             error=None,
             created_at=now + timedelta(microseconds=n),
@@ -239,18 +246,23 @@ class MemoryStore:
 class MemoryAlarm:
     """Rings across threads: each alarm remembers the loop it waits in."""
 
+    rings = True
+
     def __init__(self, types: frozenset[str], armed: "set[MemoryAlarm]") -> None:
         self._types = types
         self._armed = armed
         self._rung = asyncio.Event()
         self._wake: Callable[[], object] = self._rung.set
 
-    async def arm(self) -> None:
+    async def arm(self) -> bool:
         """See `Alarm.arm`."""
+        if self in self._armed:
+            return False
         loop = asyncio.get_running_loop()
         self._wake = lambda: loop.call_soon_threadsafe(self._rung.set)
         self._rung.clear()
         self._armed.add(self)
+        return True
 
     async def wait(self, timeout: timedelta) -> bool:
         """See `Alarm.wait`."""

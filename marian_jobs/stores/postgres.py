@@ -15,7 +15,7 @@ from tenacity import AsyncRetrying, retry_if_exception, stop_after_delay, wait_r
 
 from marian_jobs.errors import NotSupported, StoreUnavailable
 from marian_jobs.job import Enqueued, Held, Job, NewJob
-from marian_jobs.store import MOST_CLAIMED, Alarm, Failure, JobFilter, Stat
+from marian_jobs.store import MOST_CLAIMED, Alarm, Failure, JobFilter, Poll, Stat
 from marian_jobs.stores import rows
 from marian_jobs.stores.alarm import ListenAlarm, SleepAlarm
 from marian_jobs.stores.refusals import explain, is_broken_off
@@ -87,7 +87,7 @@ class PostgresStore:
                 await self._pool.open()
             except psycopg.Error as e:  # a pool that was closed before
                 raise StoreUnavailable(f"PostgresStore: {e}") from e
-        await self._harmless(rows.next_due([]))
+        await self._harmless(rows.may_work())
 
     async def close(self) -> None:
         """Closes the store's own pool; one that was handed in stays open."""
@@ -131,10 +131,9 @@ class PostgresStore:
         """See `Store.reclaim`."""
         return _jobs(await self._harmless(rows.reclaim(limit)))
 
-    async def next_due(self, types: Collection[str] | None) -> timedelta | None:
-        """See `Store.next_due`."""
-        answer: timedelta | None = (await self._harmless(rows.next_due(types)))[0][0]
-        return answer
+    async def poll(self, limit: int, types: Collection[str], lease: timedelta) -> Poll:
+        """See `Store.poll`. Like `claim`, not sent again when its reply was lost."""
+        return rows.to_poll(await self._once(rows.poll(limit, types, lease)))
 
     async def cancel(self, job_id: UUID) -> Job | None:
         """See `Store.cancel`."""
@@ -161,11 +160,22 @@ class PostgresStore:
         """See `Store.stats`."""
         return [rows.to_stat(row) for row in await self._harmless(rows.stats())]
 
+    def for_another_loop(self) -> "PostgresStore":
+        """See `Store.for_another_loop`: one connection to the same database."""
+        return PostgresStore(
+            self._conninfo(), pooler=self.pooler, deadline=timedelta(seconds=self._deadline), max_connections=1
+        )
+
     def alarm(self, types: Collection[str]) -> Alarm:
         """See `Store.alarm`: LISTEN on a connection of its own, or plain sleep behind a transaction-mode pooler."""
-        if self.pooler or self._dsn is None:
-            return SleepAlarm()
-        return ListenAlarm(self._dsn, types)
+        return SleepAlarm() if self.pooler else ListenAlarm(self._conninfo(), types)
+
+    def _conninfo(self) -> str:
+        if self._dsn is not None:
+            return self._dsn
+        if not isinstance(self._pool.conninfo, str):
+            raise NotSupported("a worker needs a pool made from a connection string, not from a function")
+        return _patient(self._pool.conninfo)
 
     async def _once(self, statement: Statement) -> list[Any]:
         """Sent at most once: tried again only while no connection could be had."""

@@ -10,7 +10,7 @@ from uuid import UUID
 
 from marian_jobs.checks import json_text
 from marian_jobs.job import Enqueued, Held, Job, NewJob, Status
-from marian_jobs.store import Failure, JobFilter, Stat
+from marian_jobs.store import Failure, JobFilter, Poll, Stat
 
 COLUMNS = ", ".join(f.name for f in fields(Job))
 _STATUS = {status.value: status for status in Status}
@@ -44,7 +44,7 @@ def enqueue(jobs: Sequence[NewJob]) -> Statement:
     if len(jobs) == 1:
         job = jobs[0]
         return Statement(
-            f"select {COLUMNS} from public.enqueue_job(%s, %s::jsonb, %s, %s, %s, %s, %s, %s)",
+            f"select {COLUMNS} from public.enqueue_job(%s, %s::jsonb, %s, %s, %s, %s, %s, %s, %s)",
             (
                 job.type,
                 json_text(job.payload),
@@ -54,6 +54,7 @@ def enqueue(jobs: Sequence[NewJob]) -> Statement:
                 job.max_attempts,
                 job.run_after,
                 job.id,
+                job.delay,
             ),
         )
     elements = f"[{','.join(map(element, jobs))}]"
@@ -71,6 +72,8 @@ def element(job: NewJob) -> str:
         fields["priority"] = job.priority
     if job.run_after is not None:
         fields["run_after"] = job.run_after.isoformat()
+    if job.delay is not None:
+        fields["delay"] = f"{job.delay.total_seconds():.6f} seconds"
     fields["max_attempts"] = job.max_attempts
     return f'{json_text(fields)[:-1]},"payload":{json_text(job.payload)}}}'
 
@@ -118,9 +121,23 @@ def reclaim(limit: int) -> Statement:
     return Statement(f"select {COLUMNS} from public.reclaim_expired(%s)", (limit,))
 
 
-def next_due(types: Collection[str] | None) -> Statement:
-    """One interval, or null."""
-    return Statement("select public.marian_jobs_next_due(%s::text[])", (None if types is None else list(types),))
+def poll(limit: int, types: Collection[str], lease: object) -> Statement:
+    """The claimed rows in claim order; where `limit` was not filled a last row with no job but when to come again."""
+    return Statement(
+        f"select reclaimed, due_in, {COLUMNS} from public.marian_jobs_poll(%s, %s::text[], %s)",
+        (limit, list(types), lease),
+    )
+
+
+def to_poll(answers: Sequence[Sequence[Any]]) -> Poll:
+    """What `poll` answered."""
+    jobs = [to_job(row[2:]) for row in answers if row[2] is not None]
+    return Poll(jobs, answers[0][0], answers[-1][1])
+
+
+def may_work() -> Statement:
+    """Fails unless the schema is there and its functions may be called; changes nothing."""
+    return Statement("select reclaimed from public.marian_jobs_poll(0, '{}', '30 seconds')", ())
 
 
 def cancel(job_id: UUID) -> Statement:

@@ -49,7 +49,8 @@ create function public.enqueue_job(
   p_priority        integer default 0,
   p_max_attempts    integer default 3,
   p_run_after       timestamptz default null,
-  p_id              uuid default null
+  p_id              uuid default null,
+  p_delay           interval default null
 )
 returns setof public.marian_jobs
 language plpgsql
@@ -63,7 +64,7 @@ begin
   if current_setting('transaction_isolation') <> 'read committed' then
     return query select * from public.enqueue_jobs(jsonb_build_array(jsonb_build_object(
       'type', p_type, 'payload', p_payload, 'user_id', p_user_id, 'idempotency_key', p_idempotency_key,
-      'priority', p_priority, 'max_attempts', p_max_attempts, 'run_after', p_run_after, 'id', p_id)));
+      'priority', p_priority, 'max_attempts', p_max_attempts, 'run_after', p_run_after, 'id', p_id, 'delay', p_delay)));
     return;
   end if;
 
@@ -74,7 +75,7 @@ begin
       (id, user_id, type, payload, idempotency_key, priority, max_attempts, run_after, created_at, updated_at)
     values
       (coalesce(p_id, gen_random_uuid()), p_user_id, p_type, coalesce(p_payload, '{}'), p_idempotency_key,
-       coalesce(p_priority, 0), coalesce(p_max_attempts, 3), coalesce(p_run_after, v_now), v_now, v_now)
+       coalesce(p_priority, 0), coalesce(p_max_attempts, 3), coalesce(p_run_after, v_now + p_delay, v_now), v_now, v_now)
     on conflict do nothing
     returning j.* into v_job;
 
@@ -109,8 +110,8 @@ begin
 end
 $$;
 
-comment on function public.enqueue_job(text, jsonb, uuid, text, integer, integer, timestamptz, uuid) is
-  'Makes a job and returns its row; where a live job already owns the key, returns that row unchanged. Compare the id with p_id to tell. Raises MJ409 when the key''s owner is another user. Sending it again with the same p_id is harmless.';
+comment on function public.enqueue_job(text, jsonb, uuid, text, integer, integer, timestamptz, uuid, interval) is
+  'Makes a job and returns its row; where a live job already owns the key, returns that row unchanged. Compare the id with p_id to tell. Due at p_run_after, or p_delay from now, or at once. Raises MJ409 when the key''s owner is another user. Sending it again with the same p_id is harmless.';
 
 create function public.enqueue_jobs(p_jobs jsonb)
 returns setof public.marian_jobs
@@ -132,7 +133,7 @@ begin
   end if;
   select k into v_unknown
     from jsonb_array_elements(p_jobs) e cross join lateral jsonb_object_keys(e) k
-   where k not in ('type', 'payload', 'user_id', 'idempotency_key', 'priority', 'max_attempts', 'run_after', 'id')
+   where k not in ('type', 'payload', 'user_id', 'idempotency_key', 'priority', 'max_attempts', 'run_after', 'id', 'delay')
    limit 1;
   if found then
     raise exception using errcode = 'MJ400', message = format('enqueue_jobs: unknown name %s in an element', to_json(v_unknown)),
@@ -151,9 +152,10 @@ begin
       insert into public.marian_jobs
         (id, user_id, type, payload, idempotency_key, priority, max_attempts, run_after, created_at, updated_at)
       select r.id, r.user_id, r.type, coalesce(r.payload, '{}'), r.idempotency_key, coalesce(r.priority, 0),
-             coalesce(r.max_attempts, 3), coalesce(r.run_after, v_now), v_now + r.n * interval '1 microsecond', v_now
+             coalesce(r.max_attempts, 3), coalesce(r.run_after, v_now + r.delay, v_now), v_now + r.n * interval '1 microsecond', v_now
         from jsonb_to_recordset(v_pending) as r(id uuid, user_id uuid, type text, payload jsonb, idempotency_key text,
-                                                priority integer, max_attempts integer, run_after timestamptz, n bigint)
+                                                priority integer, max_attempts integer, run_after timestamptz,
+                                                delay interval, n bigint)
        order by r.idempotency_key, r.n
       on conflict do nothing;
     exception
@@ -199,5 +201,5 @@ comment on function public.enqueue_jobs(jsonb) is
 select public.marian_jobs_restrict(
   'public.job_backoff(integer)',
   'public.marian_jobs_wake(text[])',
-  'public.enqueue_job(text, jsonb, uuid, text, integer, integer, timestamptz, uuid)',
+  'public.enqueue_job(text, jsonb, uuid, text, integer, integer, timestamptz, uuid, interval)',
   'public.enqueue_jobs(jsonb)');

@@ -251,6 +251,51 @@ $$;
 comment on function public.reclaim_expired(integer) is
   'Takes back up to p_limit jobs whose lease is over: retrying and due at once, or dead when the budget is used. Returns them. Any worker may call it at any time.';
 
+create function public.marian_jobs_poll(p_limit integer, p_types text[], p_lease interval)
+returns table (
+  reclaimed       integer,
+  due_in          interval,
+  id              uuid,
+  user_id         uuid,
+  type            text,
+  status          text,
+  payload         jsonb,
+  idempotency_key text,
+  attempts        integer,
+  max_attempts    integer,
+  priority        integer,
+  run_after       timestamptz,
+  lease_until     timestamptz,
+  error           text,
+  created_at      timestamptz,
+  updated_at      timestamptz
+)
+language plpgsql
+set search_path = ''
+as $$
+declare
+  v_reclaimed integer;
+  v_claimed   integer := 0;
+begin
+  select count(*) into v_reclaimed from public.reclaim_expired();
+  if p_limit > 0 then
+    return query
+      select v_reclaimed, null::interval, j.id, j.user_id, j.type, j.status, j.payload, j.idempotency_key, j.attempts,
+             j.max_attempts, j.priority, j.run_after, j.lease_until, j.error, j.created_at, j.updated_at
+        from public.claim_jobs(p_limit, p_types, p_lease) j;
+    get diagnostics v_claimed = row_count;
+  end if;
+  if v_claimed < p_limit or p_limit = 0 then
+    reclaimed := v_reclaimed;
+    due_in := public.marian_jobs_next_due(p_types);
+    return next;
+  end if;
+end
+$$;
+
+comment on function public.marian_jobs_poll(integer, text[], interval) is
+  'Internal to workers, a turn in one statement: reclaim_expired, then claim_jobs, each row behind the number reclaimed; and when that filled less than p_limit a last row of nulls, with how long until there is more to do.';
+
 select public.marian_jobs_restrict(
   'public.complete_jobs(uuid[], integer[])',
   'public.complete_job(uuid, integer)',
@@ -259,4 +304,5 @@ select public.marian_jobs_restrict(
   'public.fail_job(uuid, integer, text, interval, boolean)',
   'public.extend_leases(uuid[], integer[], interval)',
   'public.release_jobs(uuid[], integer[], interval)',
-  'public.reclaim_expired(integer)');
+  'public.reclaim_expired(integer)',
+  'public.marian_jobs_poll(integer, text[], interval)');

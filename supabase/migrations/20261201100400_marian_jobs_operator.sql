@@ -132,8 +132,8 @@ stable
 set search_path = ''
 as $$
   select j.type, j.status, count(*),
-         greatest(statement_timestamp() - min(j.run_after) filter (
-           where j.status in ('queued', 'retrying') and j.run_after <= statement_timestamp()), interval '0'),
+         statement_timestamp() - min(j.run_after) filter (
+           where j.status in ('queued', 'retrying') and j.run_after <= statement_timestamp()),
          count(*) filter (where j.status = 'running' and j.lease_until <= statement_timestamp())
     from public.marian_jobs j
    group by j.type, j.status
