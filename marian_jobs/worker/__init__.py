@@ -1,0 +1,20 @@
+"""Runs handlers for jobs."""
+
+from marian_jobs.worker.context import Context
+from marian_jobs.worker.outcomes import Dead, Failed, Lost, Outcome, Released, Retry, Snooze, Succeeded
+from marian_jobs.worker.worker import Tick, Worker, WorkerExhausted
+
+__all__ = [
+    "Context",
+    "Dead",
+    "Failed",
+    "Lost",
+    "Outcome",
+    "Released",
+    "Retry",
+    "Snooze",
+    "Succeeded",
+    "Tick",
+    "Worker",
+    "WorkerExhausted",
+]

@@ -1,0 +1,71 @@
+"""What a handler may know and ask while it runs."""
+
+import logging
+import threading
+from collections.abc import Awaitable, Callable
+from datetime import timedelta
+from functools import cached_property
+from typing import Any
+
+from marian_jobs import clock
+from marian_jobs.job import Job
+
+logger = logging.getLogger("marian_jobs.handler")
+
+
+class Context:
+    """The job in the handler's hands: its attempt, its deadline, whether to stop, and a logger that names it."""
+
+    __slots__ = ("__dict__", "_deadline", "_extend", "_stop", "job")
+
+    def __init__(
+        self, job: Job, timeout: timedelta | None, extend: Callable[[timedelta | None], Awaitable[bool]]
+    ) -> None:
+        self.job = job
+        self._deadline = None if timeout is None else clock.monotonic() + timeout.total_seconds()
+        self._extend = extend
+        self._stop: threading.Event | None = None
+
+    @property
+    def attempt(self) -> int:
+        """Which attempt this is, counted from 1."""
+        return self.job.attempts
+
+    @property
+    def is_last_attempt(self) -> bool:
+        """Whether a failure now ends the job."""
+        return self.job.is_last_attempt
+
+    @property
+    def time_left(self) -> timedelta | None:
+        """How long until the handler's timeout; None without one, never negative."""
+        if self._deadline is None:
+            return None
+        return timedelta(seconds=max(0.0, self._deadline - clock.monotonic()))
+
+    @property
+    def should_stop(self) -> bool:
+        """Whether the run is pointless: the job was cancelled or its lease lost, it timed out, or the worker stops."""
+        return self._stopping.is_set()
+
+    def wait_stop(self, timeout: timedelta) -> bool:
+        """For plain functions: sleeps up to `timeout`; true, and at once, when the handler should stop."""
+        return self._stopping.wait(timeout.total_seconds())
+
+    async def extend(self, lease: timedelta | None = None) -> bool:
+        """Extends the lease at once (the worker does so by itself in time); false when the job is no longer ours."""
+        return await self._extend(lease)
+
+    @cached_property
+    def logger(self) -> "logging.LoggerAdapter[Any]":
+        """A logger whose records carry the job's id, type and attempt."""
+        names = {"job_id": str(self.job.id), "job_type": self.job.type, "attempt": self.job.attempts}
+        return logging.LoggerAdapter(logger, names)
+
+    @cached_property
+    def _stopping(self) -> threading.Event:
+        return threading.Event()
+
+    def stop(self) -> None:
+        """Tells the handler that it should stop."""
+        self._stopping.set()

@@ -1,0 +1,112 @@
+"""What a worker knows how to do: for each job type one handler, with its options, checked when it is registered."""
+
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any
+
+from marian_jobs import checks
+from marian_jobs.backoff import Backoff
+from marian_jobs.worker.context import Context
+
+Function = Callable[..., Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Handler:
+    """A function for one job type. `timeout` None: as long as it takes; `limit` None: as many at once as slots."""
+
+    type: str
+    function: Function
+    timeout: timedelta | None = None
+    backoff: Backoff = field(default_factory=Backoff)
+    limit: int | None = None
+    takes_context: bool = False
+    is_async: bool = True
+
+    def call(self, context: Context) -> Any:
+        """The function's result, or for an async one its awaitable."""
+        if self.takes_context:
+            return self.function(context.job, context)
+        return self.function(context.job)
+
+
+class Handlers:
+    """The handlers of a worker, by type."""
+
+    def __init__(self) -> None:
+        self._by_type: dict[str, Handler] = {}
+
+    def __getitem__(self, type: str) -> Handler:
+        return self._by_type[type]
+
+    def __bool__(self) -> bool:
+        return bool(self._by_type)
+
+    @property
+    def types(self) -> list[str]:
+        """The types there is a handler for."""
+        return list(self._by_type)
+
+    def register(
+        self,
+        type: str,
+        function: Function,
+        *,
+        timeout: timedelta | float | None,
+        backoff: Backoff | None,
+        limit: int | None,
+    ) -> None:
+        """Adds a handler; `ValueError` or `TypeError` for options that make no sense, or a type that has one."""
+        checks.text("type", type, longest=128)
+        if type in self._by_type:
+            raise ValueError(f"type {type!r} has a handler already: {self._by_type[type].function!r}")
+        if not callable(function):
+            raise TypeError(f"handler of {type!r}: expected a function, got {function!r}")
+        if backoff is not None and not isinstance(backoff, Backoff):
+            raise TypeError(f"backoff: expected a Backoff, got {backoff!r}")
+        if limit is not None:
+            checks.integer("limit", limit, 1, checks.INT32[1])
+        self._by_type[type] = Handler(
+            type=type,
+            function=function,
+            timeout=_timeout(timeout),
+            backoff=backoff or Backoff(),
+            limit=limit,
+            takes_context=_takes_context(function),
+            is_async=_is_async(function),
+        )
+
+
+def _timeout(value: timedelta | float | None) -> timedelta | None:
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, timedelta | int | float):
+        raise TypeError(f"timeout: expected a timedelta or seconds, got {value!r}")
+    return checks.lease("timeout", value if isinstance(value, timedelta) else _seconds(value))
+
+
+def _seconds(value: float) -> timedelta:
+    try:
+        return timedelta(seconds=value)
+    except (ValueError, OverflowError):
+        raise ValueError(f"timeout: {value} is not a length of time") from None
+
+
+def _takes_context(function: Function) -> bool:
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except ValueError:  # a builtin without a signature
+        return False
+    positional = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    required = [p for p in positional if p.default is p.empty]
+    if not positional and not any(p.kind is p.VAR_POSITIONAL for p in parameters):
+        raise TypeError(f"handler {function!r}: must take the job as its first argument")
+    if len(required) > 2 or any(p.kind is p.KEYWORD_ONLY and p.default is p.empty for p in parameters):
+        raise TypeError(f"handler {function!r}: takes the job, and if it likes the context, and nothing else")
+    return len(required) == 2
+
+
+def _is_async(function: Function) -> bool:
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__)

@@ -1,0 +1,141 @@
+"""One run of one job: from the claim to the outcome, and whatever may stop it in between."""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from contextlib import suppress
+from datetime import timedelta
+from enum import Enum
+from typing import Any
+
+from marian_jobs import clock
+from marian_jobs.failure import describe, storable
+from marian_jobs.job import Job
+from marian_jobs.worker.context import Context
+from marian_jobs.worker.handlers import Handler
+from marian_jobs.worker.outcomes import LOST, SUCCEEDED, Dead, Failed, Outcome, Released, Retry, Snooze
+
+logger = logging.getLogger("marian_jobs.worker")
+
+
+class Why(Enum):
+    """Why a run was told to stop."""
+
+    TIMEOUT = "timeout"
+    LOST = "its lease was lost"
+    SHUTDOWN = "the worker stops"
+
+
+PATIENCE = 0.5  # seconds a cancelled handler gets to end before it is left behind
+
+
+class Run:
+    """A claimed job in this process, started or not yet. Lives in the event loop that performs it.
+
+    `give_up` is called with a run whose handler was told to stop and would not: its slot must go on without it.
+    """
+
+    __slots__ = (
+        "abandoned", "context", "ended", "give_up", "handler", "job", "leased_at", "started", "task", "why"
+    )  # fmt: skip
+
+    def __init__(
+        self, job: Job, handler: Handler, leased_at: float, context: Context, give_up: "Callable[[Run], None]"
+    ) -> None:
+        self.give_up = give_up
+        self.job = job
+        self.handler = handler
+        self.context = context
+        self.leased_at = leased_at  # monotonic, not after the database's own moment
+        self.started = 0.0
+        self.task: asyncio.Task[Any] | None = None
+        self.why: Why | None = None
+        self.abandoned = False
+        self.ended = False
+
+    def stop(self, why: Why) -> None:
+        """Asks the handler to stop: cancels an async one, raises the flag for any. The first reason stands."""
+        if self.ended or self.why is not None:
+            return
+        self.why = why
+        self.context.stop()
+        if self.task is not None and (self.handler.is_async or why is not Why.LOST):
+            self.task.cancel()
+            self.task.get_loop().call_later(PATIENCE, self._abandon)
+
+    def _abandon(self) -> None:
+        if not self.ended:
+            self.abandoned = True
+            self.give_up(self)
+
+    async def perform(self, threads: Any) -> Outcome:
+        """The outcome, whatever the handler does; only the cancellation of the performer itself passes through."""
+        self.started = clock.monotonic()
+        self.task = task = asyncio.current_task()
+        timer = None
+        if self.handler.timeout is not None:
+            seconds = self.handler.timeout.total_seconds()
+            timer = asyncio.get_running_loop().call_later(seconds, self.stop, Why.TIMEOUT)
+        try:
+            if self.why is not None:
+                return self.stopped()
+            if self.handler.is_async:
+                await self.handler.call(self.context)
+            else:
+                result = await threads.run(self.handler.call, self.context)
+                if asyncio.iscoroutine(result):
+                    await result
+            return SUCCEEDED if self.why is None else self._returned()
+        except BaseException as e:
+            return self._judge(e)
+        finally:
+            if timer is not None:
+                timer.cancel()
+            if task is not None and task.cancelling() and self.why is not None and not self.abandoned:
+                await _absorb(task)
+
+    def _returned(self) -> Outcome:
+        """A handler that returns although it was told to stop: a timeout stands, a shutdown does not matter."""
+        return SUCCEEDED if self.why is Why.SHUTDOWN else self.stopped()
+
+    def _judge(self, error: BaseException) -> Outcome:
+        if isinstance(error, asyncio.CancelledError):
+            if self.why is not None:
+                return self.stopped()
+            if self.task is not None and self.task.cancelling():
+                raise error  # not the handler's: the performer itself is being cancelled
+        if self.why is Why.TIMEOUT:
+            return self.stopped()
+        if isinstance(error, Snooze):
+            return Released(error.delay)
+        if isinstance(error, Dead):
+            return Failed(storable(str(error)), dead=True)
+        if isinstance(error, Retry):
+            return Failed(storable(str(error)), retry_in=self._delay() if error.after is None else error.after)
+        logger.warning(
+            "job failed: %s",
+            type(error).__name__,
+            exc_info=error,
+            extra={"job_id": str(self.job.id), "job_type": self.job.type, "attempt": self.job.attempts},
+        )
+        return Failed(describe(error), retry_in=self._delay())
+
+    def stopped(self) -> Outcome:
+        """What becomes of a run that was told to stop."""
+        if self.why is Why.LOST:
+            return LOST
+        if self.why is Why.SHUTDOWN:
+            return Released()
+        seconds = (self.handler.timeout or timedelta(0)).total_seconds()
+        return Failed(f"timeout: the handler took longer than {seconds:g} s", retry_in=self._delay())
+
+    def _delay(self) -> timedelta:
+        return self.handler.backoff.spread_delay(self.job.attempts)
+
+
+async def _absorb(task: "asyncio.Task[Any]") -> None:
+    """Takes back a cancellation that was meant for the handler, delivered or not, so that its task can go on."""
+    while task.cancelling():
+        task.uncancel()
+    with suppress(asyncio.CancelledError):
+        await asyncio.sleep(0)  # a cancellation still on its way arrives here
