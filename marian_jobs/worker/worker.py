@@ -247,6 +247,8 @@ class Worker:
         self._abandoned.add(run)
         if run.task is not None:
             run.task.add_done_callback(lambda _: self._abandoned.discard(run))
+            # Its loop would wait for it for ever when it closes: forget it there, as we have.
+            asyncio._unregister_task(run.task)
         self._slots.give_up(run)
 
     def _fail_if_exhausted(self) -> None:
