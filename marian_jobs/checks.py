@@ -22,7 +22,7 @@ LONGEST_DELAY: Final = timedelta(days=365 * 100)
 
 def new_job(
     type: str,
-    payload: JsonObject | None,
+    payload: JsonObject | None = None,
     *,
     user_id: UUID | str | None = None,
     key: str | None = None,

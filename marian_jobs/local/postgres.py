@@ -120,7 +120,7 @@ class LocalPostgres:
         self._launch()
 
     def create_database(self, name: str, *, template: str = "template1") -> str:
-        """Makes a database that looks like a fresh project's, or a copy of `template`; returns its connection string."""
+        """Makes a database as a fresh project has it, or a copy of `template`; returns its connection string."""
         self.execute(
             sql.SQL("create database {} template {} owner postgres").format(
                 sql.Identifier(name), sql.Identifier(template)

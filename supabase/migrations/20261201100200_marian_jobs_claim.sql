@@ -230,7 +230,7 @@ begin
     end loop;
   end loop;
 
-  return greatest(v_next - clock_timestamp(), interval '0');
+  return case when v_next is not null then greatest(v_next - clock_timestamp(), interval '0') end;
 end
 $$;
 
