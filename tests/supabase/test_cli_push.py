@@ -1,0 +1,80 @@
+"""The real Supabase CLI and our own migrations runner follow one another on one database."""
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from marian_jobs.migrations import available, migrate
+from tests.fix_npm import supabase_cli
+
+PROJECT = Path(__file__).parent.parent.parent / "supabase"
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """A copy of the project, since the CLI writes beside it."""
+    shutil.copytree(PROJECT, tmp_path / "supabase", ignore=shutil.ignore_patterns(".temp", ".branches"))
+    return tmp_path
+
+
+def push(project: Path, dsn: str, *options: str) -> str:
+    done = subprocess.run(
+        [supabase_cli(), "db", "push", "--yes", "--db-url", dsn, *options],
+        cwd=project,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        env={"PATH": os.environ["PATH"], "HOME": str(project), "SUPABASE_TELEMETRY_DISABLED": "1", "DO_NOT_TRACK": "1"},
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout + done.stderr
+
+
+def history(dsn: str) -> list[tuple[str, str]]:
+    with psycopg.connect(dsn) as connection:
+        return connection.execute(
+            "select version, name from supabase_migrations.schema_migrations order by version"
+        ).fetchall()
+
+
+def counted(dsn: str) -> int:
+    with psycopg.connect(dsn) as connection:
+        row = connection.execute("select count(*) from public.marian_jobs").fetchone()
+        assert row is not None
+        return int(row[0])
+
+
+def test_push_applies_everything_once_and_then_neither_program_has_anything_to_do(
+    project: Path, bare_database: str
+) -> None:
+    assert "Applying migration" in push(project, bare_database)
+    assert "up to date" in push(project, bare_database)
+    assert migrate(bare_database) == []
+    assert history(bare_database) == [(m.version, m.name) for m in available()]
+
+
+def test_after_our_own_runner_the_cli_has_nothing_to_do(project: Path, bare_database: str) -> None:
+    assert [m.version for m in migrate(bare_database)] == [m.version for m in available()]
+    assert "up to date" in push(project, bare_database)
+
+
+def test_the_seed_is_harmless_to_run_again(project: Path, bare_database: str) -> None:
+    push(project, bare_database, "--include-seed")
+    seeded = counted(bare_database)
+    with psycopg.connect(bare_database, autocommit=True) as connection:
+        connection.execute((PROJECT / "seed.sql").read_text())
+
+    assert seeded == counted(bare_database) == 5
+
+
+def test_the_cli_accepts_the_configuration(project: Path) -> None:
+    """Every command reads all of config.toml first, and warns of names it does not know."""
+    said = subprocess.run([supabase_cli(), "functions", "new", "probe"], cwd=project, capture_output=True, text=True,
+                          timeout=60, env={"PATH": os.environ["PATH"], "HOME": str(project)})  # fmt: skip
+
+    assert said.returncode == 0, said.stderr
+    assert "unknown" not in (said.stdout + said.stderr).lower()
