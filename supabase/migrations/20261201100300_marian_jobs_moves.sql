@@ -15,24 +15,27 @@ set enable_mergejoin = off
 set enable_seqscan = off
 as $$
 declare
-  v_now constant timestamptz := clock_timestamp();
+  v_now   constant timestamptz := clock_timestamp();
+  v_count integer;
 begin
   perform public.marian_jobs_check_held('complete_jobs', p_ids, p_attempts);
   perform public.marian_jobs_check_isolation('complete_jobs');
   return query
-    with done as (
-      update public.marian_jobs j
-         set status = 'succeeded', lease_until = null, error = null, updated_at = v_now
-        from (select distinct h.id, h.attempt from unnest(p_ids, p_attempts) as h(id, attempt) order by 1, 2) h
-       where j.id = h.id and j.attempts = h.attempt and j.lease_until is not null
-      returning j.*
-    ), resent as (
-      -- Only this very attempt can have completed the row: the first call's reply was lost.
+    update public.marian_jobs j
+       set status = 'succeeded', lease_until = null, error = null, updated_at = v_now
+      from (select distinct h.id, h.attempt from unnest(p_ids, p_attempts) as h(id, attempt) order by 1, 2) h
+     where j.id = h.id and j.attempts = h.attempt and j.lease_until is not null
+    returning j.*;
+  get diagnostics v_count = row_count;
+
+  -- Only this very attempt can have completed the row before: the first call's reply was lost.
+  if v_count < cardinality(p_ids) then
+    return query
       select j.*
-        from unnest(p_ids, p_attempts) as h(id, attempt)
-        join public.marian_jobs j on j.id = h.id and j.attempts = h.attempt and j.status = 'succeeded'
-    )
-    select * from done union all select * from resent;
+        from (select distinct h.id, h.attempt from unnest(p_ids, p_attempts) as h(id, attempt)) h
+       cross join lateral (select k.* from public.marian_jobs k where k.id = h.id offset 0) j
+       where j.attempts = h.attempt and j.status = 'succeeded' and j.updated_at < v_now;
+  end if;
 end
 $$;
 
@@ -79,7 +82,8 @@ set enable_mergejoin = off
 set enable_seqscan = off
 as $$
 declare
-  v_now constant timestamptz := clock_timestamp();
+  v_now   constant timestamptz := clock_timestamp();
+  v_count integer;
 begin
   perform public.marian_jobs_check_held('fail_jobs', p_ids, p_attempts);
   perform public.marian_jobs_check_isolation('fail_jobs');
@@ -105,18 +109,23 @@ begin
         from report h
        where j.id = h.id and j.attempts = h.attempt and j.lease_until is not null
       returning j.*
-    ), resent as (
-      -- The first call's reply was lost: the row stands as that call left it, with its error.
-      select j.*
-        from report h
-        join public.marian_jobs j
-          on j.id = h.id and j.attempts = h.attempt and j.status in ('retrying', 'dead') and j.error = h.error
     ), woken as materialized (
       -- A retry that is due soon is work for whoever sleeps now.
       select public.marian_jobs_wake(array(
         select distinct f.type from failed f where f.status = 'retrying' and f.run_after < v_now + interval '1 minute'))
     )
-    select f.* from failed f cross join woken union all select * from resent;
+    select f.* from failed f cross join woken;
+  get diagnostics v_count = row_count;
+
+  -- The first call's reply was lost: the row stands as that call left it, with its error.
+  if v_count < cardinality(p_ids) then
+    return query
+      select j.*
+        from (select distinct on (h.id, h.attempt) h.id, h.attempt, public.marian_jobs_bounded_error(coalesce(h.error, 'failed')) as error
+                from unnest(p_ids, p_attempts, p_errors) as h(id, attempt, error) order by h.id, h.attempt) h
+       cross join lateral (select k.* from public.marian_jobs k where k.id = h.id offset 0) j
+       where j.attempts = h.attempt and j.status in ('retrying', 'dead') and j.error = h.error and j.updated_at < v_now;
+  end if;
 end
 $$;
 
