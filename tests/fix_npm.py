@@ -48,6 +48,22 @@ def deno_env() -> dict[str, str]:
     return {**os.environ, "DENO_DIR": str(cache), "NO_COLOR": "1", "DENO_NO_UPDATE_CHECK": "1"}
 
 
-def supabase_cli() -> str:
-    """The Supabase CLI."""
-    return str(npm_package(SUPABASE_CLI) / ".bin" / "supabase")
+def run_supabase(directory: Path, *arguments: str) -> str:
+    """Runs the Supabase CLI there and returns all it said; a command that fails fails the test."""
+    done = subprocess.run(
+        [npm_package(SUPABASE_CLI) / ".bin" / "supabase", *arguments],
+        cwd=directory,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        # It keeps files at home, and would like to tell its makers of its use.
+        env={
+            "PATH": os.environ["PATH"],
+            "HOME": str(directory),
+            "SUPABASE_TELEMETRY_DISABLED": "1",
+            "DO_NOT_TRACK": "1",
+        },
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout + done.stderr

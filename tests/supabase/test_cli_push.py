@@ -1,17 +1,15 @@
 """The real Supabase CLI and our own migrations runner follow one another on one database."""
 
-import os
 import shutil
-import subprocess
 import tomllib
 from pathlib import Path
 from typing import Any
 
 import psycopg
 import pytest
-from marian_jobs.migrations import available, migrate
 
-from tests.fix_npm import supabase_cli
+from marian_jobs.migrations import available, migrate
+from tests.fix_npm import run_supabase
 
 PROJECT = Path(__file__).parent.parent.parent / "supabase"
 
@@ -23,22 +21,8 @@ def project(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def run_cli(project: Path, *arguments: str) -> str:
-    done = subprocess.run(
-        [supabase_cli(), *arguments],
-        cwd=project,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        env={"PATH": os.environ["PATH"], "HOME": str(project), "SUPABASE_TELEMETRY_DISABLED": "1", "DO_NOT_TRACK": "1"},
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout + done.stderr
-
-
 def push(project: Path, dsn: str, *options: str) -> str:
-    return run_cli(project, "db", "push", "--yes", "--db-url", dsn, *options)
+    return run_supabase(project, "db", "push", "--yes", "--db-url", dsn, *options)
 
 
 def history(dsn: str) -> list[tuple[str, str]]:
@@ -81,7 +65,7 @@ def test_the_seed_is_harmless_to_run_again(project: Path, bare_database: str) ->
 def test_every_setting_of_the_configuration_is_one_that_the_cli_itself_writes(tmp_path: Path) -> None:
     """The CLI passes over names it does not know, so a slip would go unnoticed: its own template is the judge."""
     for command in (["init"], ["functions", "new", "marian-worker"]):
-        run_cli(tmp_path, *command)
+        run_supabase(tmp_path, *command)
     known = settings(tomllib.loads((tmp_path / "supabase" / "config.toml").read_text()))
 
     assert set() == settings(tomllib.loads((PROJECT / "config.toml").read_text())) - known
