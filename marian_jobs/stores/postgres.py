@@ -18,7 +18,7 @@ from marian_jobs.job import Enqueued, Held, Job, NewJob
 from marian_jobs.store import MOST_CLAIMED, Alarm, Failure, JobFilter, Poll, Stat
 from marian_jobs.stores import rows
 from marian_jobs.stores.alarm import ListenAlarm, SleepAlarm
-from marian_jobs.stores.refusals import explain, is_broken_off
+from marian_jobs.stores.refusals import explain, is_broken_off, parsed
 from marian_jobs.stores.rows import Statement
 
 Pool = AsyncConnectionPool[psycopg.AsyncConnection[Any]]
@@ -83,11 +83,18 @@ class PostgresStore:
     async def open(self) -> None:
         """Opens the pool and checks that the schema is there and may be used; `StoreRefused` says what is missing."""
         if self._dsn is not None and self._pool.closed:
-            try:
-                await self._pool.open()
-            except psycopg.Error as e:  # a pool that was closed before
-                raise StoreUnavailable(f"PostgresStore: {e}") from e
+            await self._try_to_connect(self._dsn)
+            await self._pool.open()
         await self._harmless(rows.may_work())
+
+    async def _try_to_connect(self, dsn: str) -> None:
+        """One connection outside the pool, which would keep the reason of a failure to itself."""
+        try:
+            with fail_after(self._deadline):
+                connection = await psycopg.AsyncConnection.connect(dsn, autocommit=True)
+                await connection.close()
+        except (psycopg.Error, OSError, TimeoutError) as e:
+            raise explain(e) from e
 
     async def close(self) -> None:
         """Closes the store's own pool; one that was handed in stays open."""
@@ -251,17 +258,9 @@ def _job(answers: Sequence[Any]) -> Job | None:
     return rows.to_job(answers[0]) if answers else None
 
 
-def _parsed(dsn: str) -> dict[str, Any]:
-    try:
-        return dict(conninfo.conninfo_to_dict(dsn))
-    except psycopg.Error:
-        # Its message quotes the text, and with it perhaps the password.
-        raise ValueError("the database URL is not a valid connection string (postgresql://user:…@host/db)") from None
-
-
 def _patient(dsn: str) -> str:
-    return conninfo.make_conninfo(**{**_PATIENCE, **_parsed(dsn)})
+    return conninfo.make_conninfo(**{**_PATIENCE, **parsed(dsn)})
 
 
 def _is_transaction_pooler(dsn: str) -> bool:
-    return str(_parsed(dsn).get("port", "")) == _TRANSACTION_POOLER_PORT
+    return str(parsed(dsn).get("port", "")) == _TRANSACTION_POOLER_PORT

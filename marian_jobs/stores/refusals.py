@@ -3,7 +3,10 @@
 Connection strings and keys stay out of it: of a driver's message only what the server said is passed on.
 """
 
+from typing import Any
+
 import psycopg
+from psycopg import conninfo
 from psycopg import errors as pg
 from psycopg_pool import PoolClosed, PoolTimeout, TooManyRequests
 
@@ -12,6 +15,15 @@ from marian_jobs.errors import BY_SQLSTATE, InvalidArgument, MarianError, StoreR
 _NOT_MIGRATED = (pg.UndefinedTable, pg.UndefinedFunction, pg.UndefinedColumn, pg.InvalidSchemaName)
 _CREDENTIALS = (pg.InvalidPassword, pg.InvalidAuthorizationSpecification, pg.InvalidCatalogName)
 _PASSING = (pg.DeadlockDetected, pg.LockNotAvailable, pg.QueryCanceled, pg.ReadOnlySqlTransaction)
+
+
+def parsed(dsn: str) -> dict[str, Any]:
+    """The parts of a connection string; `ValueError` for one that is none, without quoting it."""
+    try:
+        return dict(conninfo.conninfo_to_dict(dsn))
+    except psycopg.Error:
+        # Its message quotes the text, and with it perhaps the password.
+        raise ValueError("the database URL is not a valid connection string (postgresql://user:…@host/db)") from None
 
 
 def explain(error: Exception) -> MarianError:

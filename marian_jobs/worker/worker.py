@@ -134,9 +134,9 @@ class Worker:
         """
         self._need_handlers()
         self._stopping.clear()
-        await self._store.open()
         if signals:
             self._listen_to_signals()
+        await self._outage.ride_out(self._store.open)
         recording = asyncio.create_task(self._recorder.serve(), name="marian-jobs-recorder")
         feeding = asyncio.create_task(self._feed(drain), name="marian-jobs-feed")
         stopping = asyncio.create_task(self._stopping.wait())

@@ -1,0 +1,62 @@
+"""Running a worker."""
+
+import asyncio
+import importlib
+import os
+import sys
+from typing import Annotated, Literal
+
+import typer
+
+from marian_jobs import logs
+from marian_jobs.cli.output import print_json
+from marian_jobs.errors import MarianError
+from marian_jobs.worker import Worker, WorkerExhausted
+
+app = typer.Typer()
+
+EXHAUSTED = 75  # EX_TEMPFAIL: a supervisor should start the process anew
+
+
+@app.command()
+def worker(
+    target: Annotated[str, typer.Argument(metavar="MODULE:WORKER", help="Where the Worker object is.")],
+    drain: Annotated[bool, typer.Option(help="End when nothing is due any more.")] = False,
+    once: Annotated[bool, typer.Option(help="Run at most one job and end.")] = False,
+    log_format: Annotated[Literal["console", "json"], typer.Option(help="How the log looks.")] = "console",
+    log_level: Annotated[str, typer.Option(help="DEBUG, INFO, WARNING or ERROR.")] = "INFO",
+) -> None:
+    """Runs the handlers of a worker until SIGTERM or Ctrl-C."""
+    logs.set_up(log_format, log_level.upper())
+    found = load(target)
+    if once:
+        tick = asyncio.run(found.tick())
+        print_json({"reclaimed": tick.reclaimed, "job": str(tick.job.id) if tick.job else None})
+        return
+    try:
+        asyncio.run(found.run(drain=drain))
+    except WorkerExhausted as e:
+        sys.stderr.write(f"marian: {e}\n")
+        sys.stderr.flush()
+        os._exit(EXHAUSTED)  # the threads that would not stop would keep an ordinary exit waiting
+
+
+def load(target: str) -> Worker:
+    """The Worker that `MODULE:NAME` names; modules are looked for in the current directory first."""
+    module_name, _, name = target.partition(":")
+    if not module_name or not name:
+        raise typer.BadParameter(f"{target!r}: expected MODULE:WORKER, e.g. app.jobs:worker")
+    sys.path.insert(0, os.getcwd())
+    try:
+        found = importlib.import_module(module_name)
+    except ModuleNotFoundError as e:
+        if e.name is not None and module_name.split(".")[0] == e.name.split(".")[0]:
+            raise MarianError(f"no module {e.name!r} here; run the command where it can be imported") from None
+        raise
+    try:
+        made = getattr(found, name)
+    except AttributeError:
+        raise MarianError(f"module {module_name!r} has no {name!r}") from None
+    if not isinstance(made, Worker):
+        raise MarianError(f"{target}: expected a marian_jobs.Worker, found a {type(made).__name__}")
+    return made
