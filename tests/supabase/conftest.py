@@ -1,0 +1,3 @@
+from tests.supabase.fix_rls import project
+
+__all__ = ["project"]

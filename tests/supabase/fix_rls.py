@@ -1,0 +1,33 @@
+"""Projects with the matrix's four rows in them, one for each of Supabase's default privileges."""
+
+from collections.abc import Iterator
+from typing import Literal
+
+import psycopg
+import pytest
+
+from marian_jobs.local.postgres import LocalPostgres
+from tests.fix_postgres import apply_migrations
+from tests.supabase.rls_matrix import DEAD_OF_A, JOB_OF_A, JOB_OF_B, OWNERLESS, A, B
+
+Who = Literal["anon", "a", "b", "service"]
+WHO: list[Who] = ["anon", "a", "b", "service"]
+
+ROWS = f"""
+    insert into auth.users (id, email) values ('{A}', 'a@example.com'), ('{B}', 'b@example.com');
+    insert into public.marian_jobs (id, user_id, type, status) values
+      ('{JOB_OF_A}', '{A}', 't', 'queued'),
+      ('{DEAD_OF_A}', '{A}', 't', 'dead'),
+      ('{JOB_OF_B}', '{B}', 't', 'queued'),
+      ('{OWNERLESS}', null, 't', 'queued')"""
+
+
+@pytest.fixture(scope="module", params=["all", "none"])
+def project(request: pytest.FixtureRequest) -> Iterator[tuple[LocalPostgres, str]]:
+    """A server and the name of its database, whose new objects were granted to the API roles by default, or not."""
+    with LocalPostgres(grants=request.param, settings={"fsync": "off"}) as server:
+        dsn = server.create_database("project")
+        apply_migrations(dsn)
+        with psycopg.connect(dsn) as connection:
+            connection.execute(ROWS)
+        yield server, "project"
