@@ -11,22 +11,20 @@ export class Jobs {
   #onError;
   #timer;
   #looks = 0;
+  #realtime;
   #live = false;
-  #channel;
   status = "";
   limit = 50;
 
-  constructor({ url, anonKey }, token, { onJobs, onError }) {
+  constructor({ url, anonKey, realtime = true }, token, { onJobs, onError }) {
     this.#client = globalThis.supabase.createClient(url, anonKey, { accessToken: async () => token });
+    this.#realtime = realtime;
     this.#onJobs = onJobs;
     this.#onError = onError;
   }
 
   start() {
-    this.#channel = this.#client
-      .channel("my-jobs")
-      .on("postgres_changes", { event: "*", schema: "public", table: "marian_jobs" }, () => this.look())
-      .subscribe((state) => this.#listening(state));
+    if (this.#realtime) this.#listen();
     document.addEventListener("visibilitychange", this.#seen);
     this.look();
   }
@@ -35,7 +33,7 @@ export class Jobs {
     this.#looks = Infinity;
     clearTimeout(this.#timer);
     document.removeEventListener("visibilitychange", this.#seen);
-    this.#client.removeAllChannels();
+    this.#hangUp();
   }
 
   /** Looks now; of looks that overlap only the last one reports. */
@@ -69,9 +67,19 @@ export class Jobs {
     if (!document.hidden) this.look();
   };
 
-  #listening(state) {
-    this.#live = state === "SUBSCRIBED";
-    // A project without Realtime: polling alone will do, there is no point in knocking again.
-    if (state === "CHANNEL_ERROR" || state === "TIMED_OUT") this.#client.removeChannel(this.#channel);
+  #listen() {
+    this.#client
+      .channel("my-jobs")
+      .on("postgres_changes", { event: "*", schema: "public", table: "marian_jobs" }, () => this.look())
+      .subscribe((state) => {
+        this.#live = state === "SUBSCRIBED";
+        // A project without Realtime: polling alone will do, there is no point in knocking again and again.
+        if (state === "CHANNEL_ERROR" || state === "TIMED_OUT") this.#hangUp();
+      });
+  }
+
+  async #hangUp() {
+    await this.#client.removeAllChannels();
+    this.#client.realtime.disconnect();
   }
 }

@@ -6,7 +6,7 @@ const MARKS = { queued: "○", running: "◐", retrying: "↻", succeeded: "✓"
 const STATIONS = {
   queued: [0, "Queued"],
   running: [1, "Running"],
-  retrying: [1, "Waiting to retry"],
+  retrying: [1, "Waiting"],
   succeeded: [2, "Succeeded"],
   dead: [2, "Dead"],
 };
@@ -18,9 +18,9 @@ const UNITS = [["day", 86400], ["hour", 3600], ["minute", 60], ["second", 1]];
 /** A moment as people say it: "5 minutes ago", "in 2 hours". */
 export function ago(moment, now = Date.now()) {
   const seconds = Math.round((new Date(moment) - now) / 1000);
-  if (Math.abs(seconds) < 2) return "now";
-  const [unit, size] = UNITS.find(([, size]) => Math.abs(seconds) >= size);
-  return relative.format(Math.trunc(seconds / size), unit);
+  if (Math.abs(seconds) < 2) return "just now";
+  const [unit, size] = UNITS.find(([, size]) => Math.abs(seconds) >= 0.95 * size);
+  return relative.format(Math.round(seconds / size), unit);
 }
 
 export class Rows {
@@ -90,7 +90,7 @@ function detail(job) {
 function stations(row, job) {
   const [present, name] = STATIONS[job.status];
   row.querySelectorAll(".steps li").forEach((station, i) => {
-    station.classList.toggle("past", i < present);
+    station.classList.toggle("past", i < present && i <= job.attempts); // what was cancelled early never ran
     if (i === present) station.setAttribute("aria-current", "step");
     else station.removeAttribute("aria-current");
     say(station, ".name", i === present ? name : NAMES[i]);

@@ -2,7 +2,7 @@
 
 const KEY = "marian-access-token";
 
-/** Reads `{url, anonKey}`: the project's address and its public key. */
+/** Reads `{url, anonKey, realtime}`: the project's address, its public key, and false where it has no Realtime. */
 export async function project() {
   const answer = await fetch("config.json", { cache: "no-store" });
   if (!answer.ok) throw new Error("This page has no config.json that names its project.");
