@@ -1,0 +1,439 @@
+"""What a handler may do, and what becomes of its job; over every store, in this process."""
+
+import asyncio
+import logging
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from datetime import timedelta
+
+import pytest
+
+from marian_jobs import (
+    Backoff,
+    Context,
+    Dead,
+    Enqueued,
+    Job,
+    MarianError,
+    MemoryStore,
+    PostgresStore,
+    Queue,
+    Retry,
+    Snooze,
+    Status,
+    Store,
+    Worker,
+    new_job,
+)
+from marian_jobs.job import FINISHED
+
+NOW = Backoff(base=timedelta(0), max=timedelta(0))
+
+
+@pytest.fixture(params=["memory", "postgres"])
+async def store(request: pytest.FixtureRequest) -> AsyncIterator[Store]:
+    store: Store = MemoryStore() if request.param == "memory" else PostgresStore(request.getfixturevalue("database"))
+    await store.open()
+    yield store
+    await store.close()
+
+
+@asynccontextmanager
+async def running(worker: Worker) -> AsyncIterator[None]:
+    task = asyncio.create_task(worker.run(signals=False))
+    try:
+        yield
+    finally:
+        worker.stop()
+        await asyncio.wait_for(task, 10)
+
+
+async def ended(store: Store, job: Job, within: float = 5) -> Job:
+    async with asyncio.timeout(within):
+        while True:
+            now = await store.get(job.id)
+            assert now is not None
+            if now.status in FINISHED:
+                return now
+            await asyncio.sleep(0.01)
+
+
+async def put(store: Store, type: str = "t", **options: object) -> Enqueued:
+    return (await store.enqueue([new_job(type, {}, **options)]))[0]  # type: ignore[arg-type]
+
+
+async def outcome(store: Store, function: Callable[..., object], *, max_attempts: int = 1, **options: object) -> Job:
+    """What becomes of one job whose handler is `function`."""
+    worker = Worker(store, concurrency=2, grace=timedelta(0))
+    worker.handler("t", **{"backoff": NOW, **options})(function)  # type: ignore[arg-type]
+    job = await put(store, max_attempts=max_attempts)
+    async with running(worker):
+        return await ended(store, job)
+
+
+class TestTick:
+    async def test_a_tick_runs_one_job_and_says_so(self, store: Store) -> None:
+        worker = Worker(store)
+        seen: list[object] = []
+
+        @worker.handler("t")
+        async def handle(job: Job) -> None:
+            seen.append(job.payload["n"])
+
+        await store.enqueue([new_job("t", {"n": 1}), new_job("t", {"n": 2})])
+        tick = await worker.tick()
+        assert (seen, tick.job is not None and tick.job.payload["n"], tick.reclaimed) == ([1], 1, 0)
+        await worker.tick()
+        assert (await worker.tick()).job is None
+        assert seen == [1, 2]
+
+    async def test_a_tick_reclaims_first(self, store: Store) -> None:
+        worker = Worker(store)
+        worker.handler("t")(lambda job: None)
+        job = await put(store)
+        await store.claim(1, ["t"], timedelta(milliseconds=10))
+        await asyncio.sleep(0.03)
+        tick = await worker.tick()
+        assert tick.reclaimed == 1
+        assert (await ended(store, job)).attempts == 2
+
+
+class TestOutcomes:
+    async def test_what_a_handler_returns_does_not_matter(self, store: Store) -> None:
+        async def handle(job: Job) -> object:
+            return object()
+
+        assert (await outcome(store, handle)).status is Status.SUCCEEDED
+
+    @pytest.mark.parametrize(
+        "error",
+        [
+            ValueError("boom"), TimeoutError("mine"), KeyboardInterrupt("no"), SystemExit(3), GeneratorExit(),
+            StopIteration(1), StopAsyncIteration(), asyncio.CancelledError(), MemoryError(), BaseException(object()),
+        ],
+        ids=lambda e: type(e).__name__,
+    )  # fmt: skip
+    @pytest.mark.parametrize("kind", ["async", "plain"])
+    async def test_whatever_a_handler_raises_fails_its_job_and_not_the_worker(
+        self, store: Store, error: BaseException, kind: str
+    ) -> None:
+        async def handle(job: Job) -> None:
+            raise error
+
+        def plain(job: Job) -> None:
+            raise error
+
+        job = await outcome(store, handle if kind == "async" else plain)
+        assert job.status is Status.DEAD
+        assert job.error is not None
+
+    async def test_a_handler_that_recurses_to_death_fails(self, store: Store) -> None:
+        def handle(job: Job) -> None:
+            handle(job)
+
+        job = await outcome(store, handle)
+        assert (job.error or "").startswith("RecursionError")
+
+    async def test_an_error_that_cannot_be_stored_is_made_storable(self, store: Store) -> None:
+        async def handle(job: Job) -> None:
+            raise ValueError("a\0b\ud800")
+
+        job = await outcome(store, handle)
+        assert (job.error or "").startswith("ValueError: a\ufffdb\ufffd")
+
+    async def test_local_variables_stay_out_of_the_row(self, store: Store, caplog: pytest.LogCaptureFixture) -> None:
+        async def handle(job: Job) -> None:
+            password = "S3CRET-1"
+            raise ValueError(len(password))
+
+        job = await outcome(store, handle)
+        assert "S3CRET-1" not in (job.error or "")
+
+    async def test_the_traceback_goes_to_the_log(self, caplog: pytest.LogCaptureFixture) -> None:
+        async def handle(job: Job) -> None:
+            raise ValueError("boom")
+
+        with caplog.at_level(logging.WARNING):
+            await outcome(MemoryStore(), handle)
+        assert any(record.exc_info for record in caplog.records)
+
+    async def test_dead_ends_the_job_after_one_start(self, store: Store) -> None:
+        async def handle(job: Job) -> None:
+            raise Dead("bad input")
+
+        job = await outcome(store, handle, max_attempts=5)
+        assert (job.status, job.attempts, job.error) == (Status.DEAD, 1, "bad input")
+
+    async def test_retry_waits_as_long_as_it_says(self, store: Store) -> None:
+        async def handle(job: Job) -> None:
+            if job.attempts == 1:
+                raise Retry("busy", after=timedelta(seconds=0.4))
+
+        started = time.monotonic()
+        job = await outcome(store, handle, max_attempts=3)
+        assert (job.status, job.attempts) == (Status.SUCCEEDED, 2)
+        assert 0.4 <= time.monotonic() - started < 2
+
+    async def test_snooze_costs_no_attempt(self, store: Store) -> None:
+        async def handle(job: Job) -> None:
+            if job.attempts <= 3:
+                raise Snooze(timedelta(milliseconds=10))
+
+        job = await outcome(store, handle, max_attempts=1)
+        assert (job.status, job.attempts, job.max_attempts) == (Status.SUCCEEDED, 4, 4)
+
+    @pytest.mark.parametrize("budget", [1, 3])
+    async def test_a_failing_job_starts_exactly_as_often_as_it_may(self, store: Store, budget: int) -> None:
+        starts: list[int] = []
+
+        async def handle(job: Job) -> None:
+            starts.append(job.attempts)
+            raise ValueError
+
+        job = await outcome(store, handle, max_attempts=budget)
+        assert (starts, job.status) == (list(range(1, budget + 1)), Status.DEAD)
+
+    async def test_an_async_callable_object_is_awaited(self, store: Store) -> None:
+        class Handler:
+            async def __call__(self, job: Job) -> None:
+                await asyncio.sleep(0)
+                raise Dead("called")
+
+        assert (await outcome(store, Handler())).error == "called"
+
+
+class TestTimeout:
+    async def test_a_handler_beyond_its_timeout_fails(self, store: Store) -> None:
+        async def handle(job: Job) -> None:
+            await asyncio.sleep(60)
+
+        job = await outcome(store, handle, timeout=0.1)
+        assert (job.status, job.error) == (Status.DEAD, "timeout: the handler took longer than 0.1 s")
+
+    async def test_a_handler_that_swallows_its_cancellation_still_timed_out(self, store: Store) -> None:
+        async def handle(job: Job) -> None:
+            try:
+                await asyncio.sleep(60)
+            except BaseException:
+                return
+
+        assert "timeout" in ((await outcome(store, handle, timeout=0.1)).error or "")
+
+    async def test_a_timeout_error_of_its_own_is_an_ordinary_failure(self, store: Store) -> None:
+        async def handle(job: Job) -> None:
+            async with asyncio.timeout(0.01):
+                await asyncio.sleep(60)
+
+        assert ((await outcome(store, handle, timeout=5)).error or "").startswith("TimeoutError")
+
+    @pytest.mark.parametrize("kind", ["thread", "loop"])
+    async def test_a_handler_that_will_not_stop_is_left_behind_and_the_next_runs(self, store: Store, kind: str) -> None:
+        worker = Worker(store, concurrency=1, grace=timedelta(0))
+        release = asyncio.Event()
+        free = False
+
+        def hang(job: Job) -> None:
+            while not free:
+                time.sleep(0.01)
+
+        async def swallow(job: Job) -> None:
+            while not release.is_set():
+                try:
+                    await release.wait()
+                except asyncio.CancelledError:
+                    continue
+
+        worker.handler("t", timeout=0.1)(hang if kind == "thread" else swallow)
+
+        @worker.handler("next")
+        async def after(job: Job) -> None: ...
+
+        job = await put(store, max_attempts=1)
+        other = await put(store, "next")
+        async with running(worker):
+            assert "timeout" in ((await ended(store, job)).error or "")
+            assert (await ended(store, other)).status is Status.SUCCEEDED
+        free = True
+        release.set()
+
+    async def test_a_handler_may_run_on_after_one_that_was_cancelled_in_its_slot(self, store: Store) -> None:
+        worker = Worker(store, concurrency=1)
+
+        @worker.handler("slow", timeout=0.05)
+        async def slow(job: Job) -> None:
+            try:
+                await asyncio.sleep(60)
+            finally:
+                await asyncio.sleep(0.01)
+
+        @worker.handler("t")
+        async def quick(job: Job) -> None:
+            await asyncio.sleep(0.02)
+
+        slow_job = await put(store, "slow", max_attempts=1, priority=1)
+        quick_job = await put(store)
+        async with running(worker):
+            assert (await ended(store, slow_job)).status is Status.DEAD
+            assert (await ended(store, quick_job)).status is Status.SUCCEEDED
+
+    async def test_too_many_left_behind_end_the_worker(self) -> None:
+        from marian_jobs import WorkerExhausted
+
+        store = MemoryStore()
+        worker = Worker(store, most_abandoned=1, grace=timedelta(0))
+        free = False
+
+        @worker.handler("t", timeout=0.05)
+        def hang(job: Job) -> None:
+            while not free:
+                time.sleep(0.01)
+
+        for _ in range(3):
+            await put(store, max_attempts=1)
+        with pytest.raises(WorkerExhausted):
+            await asyncio.wait_for(worker.run(signals=False), 10)
+        free = True
+
+
+class TestClaiming:
+    async def test_only_known_types_are_claimed(self, store: Store) -> None:
+        worker = Worker(store)
+        worker.handler("a")(lambda job: None)
+        other = await put(store, "b")
+        job = await put(store, "a")
+        async with running(worker):
+            await ended(store, job)
+        left = await store.get(other.id)
+        assert left is not None
+        assert (left.status, left.attempts) == (Status.QUEUED, 0)
+
+    async def test_a_worker_without_handlers_refuses_to_start(self) -> None:
+        with pytest.raises(MarianError, match="no handlers"):
+            await Worker(MemoryStore()).run()
+        with pytest.raises(MarianError, match="no handlers"):
+            await Worker(MemoryStore()).tick()
+
+    async def test_no_more_run_at_once_than_there_are_slots(self, store: Store) -> None:
+        worker = Worker(store, concurrency=3)
+        now, most = 0, 0
+
+        @worker.handler("t")
+        async def handle(job: Job) -> None:
+            nonlocal now, most
+            now += 1
+            most = max(most, now)
+            await asyncio.sleep(0.02)
+            now -= 1
+
+        jobs = await store.enqueue([new_job("t") for _ in range(20)])
+        async with running(worker):
+            for job in jobs:
+                await ended(store, job)
+        assert most == 3
+
+    async def test_fresh_jobs_are_not_starved_by_failing_ones(self, store: Store) -> None:
+        worker = Worker(store, concurrency=1)
+        starts: list[str] = []
+
+        @worker.handler("bad", backoff=Backoff(base=timedelta(microseconds=1), max=timedelta(microseconds=1)))
+        async def bad(job: Job) -> None:
+            starts.append("bad")
+            raise ValueError
+
+        @worker.handler("fresh")
+        async def fresh(job: Job) -> None:
+            starts.append("fresh")
+
+        await store.enqueue([new_job("bad", max_attempts=20) for _ in range(10)])
+        jobs = await store.enqueue([new_job("fresh") for _ in range(10)])
+        async with running(worker):
+            for job in jobs:
+                await ended(store, job)
+        assert [n for n, type in enumerate(starts) if type == "fresh"][-1] < 30
+
+    async def test_failures_together_do_not_come_back_together(self, store: Store) -> None:
+        worker = Worker(store, concurrency=100)
+
+        @worker.handler("t", backoff=Backoff(base=timedelta(seconds=60), jitter=0.5))
+        async def handle(job: Job) -> None:
+            raise ValueError
+
+        jobs = await store.enqueue([new_job("t") for _ in range(100)])
+        await worker.run(drain=True, signals=False)
+        rows = [row for job in jobs if (row := await store.get(job.id)) is not None]
+        assert len({row.run_after for row in rows}) >= 50
+        assert all(row.run_after - row.updated_at >= timedelta(seconds=60) for row in rows)
+        assert all(row.run_after - row.updated_at <= timedelta(seconds=90.1) for row in rows)
+
+    async def test_a_job_due_later_starts_when_it_is_due(self, store: Store) -> None:
+        worker = Worker(store, poll=timedelta(seconds=30))
+        started: list[float] = []
+
+        @worker.handler("t")
+        async def handle(job: Job) -> None:
+            started.append(time.monotonic())
+
+        async with running(worker):
+            await asyncio.sleep(0.5)
+            due = time.monotonic() + 0.7
+            job = await put(store, delay=timedelta(seconds=0.7))
+            await ended(store, job)
+        assert -0.05 <= started[0] - due < 0.4
+
+
+class TestRegistration:
+    @pytest.mark.parametrize(
+        "options", [{"timeout": 0}, {"timeout": -1}, {"timeout": float("nan")}, {"timeout": float("inf")}, {"limit": 0}]
+    )
+    def test_options_that_make_no_sense_are_refused(self, options: dict[str, object]) -> None:
+        with pytest.raises(ValueError, match=next(iter(options))):
+            Worker(MemoryStore()).handler("t", **options)(lambda job: None)  # type: ignore[arg-type]
+
+    def test_a_type_has_one_handler(self) -> None:
+        worker = Worker(MemoryStore())
+        worker.handler("t")(lambda job: None)
+        with pytest.raises(ValueError, match="has a handler"):
+            worker.handler("t")(lambda job: None)
+
+    def test_a_handler_must_take_the_job(self) -> None:
+        with pytest.raises(TypeError, match="job"):
+            Worker(MemoryStore()).handler("t")(lambda: None)
+        with pytest.raises(TypeError, match="nothing else"):
+            Worker(MemoryStore()).handler("t")(lambda a, b, c: None)
+
+    @pytest.mark.parametrize(
+        "options", [{"concurrency": 0}, {"concurrency": True}, {"poll": timedelta(0)}, {"grace": timedelta(-1)}]
+    )
+    def test_a_worker_that_could_not_work_is_refused(self, options: dict[str, object]) -> None:
+        with pytest.raises((ValueError, TypeError), match=next(iter(options))):
+            Worker(MemoryStore(), **options)  # type: ignore[arg-type]
+
+
+class TestContext:
+    async def test_a_second_parameter_is_the_context(self, store: Store) -> None:
+        seen: list[object] = []
+
+        async def handle(job: Job, context: Context) -> None:
+            seen.extend([context.attempt, context.is_last_attempt, context.job == job, context.should_stop])
+            assert context.time_left is not None
+            assert await context.extend(timedelta(minutes=1))
+            context.logger.info("hello")
+
+        assert (await outcome(store, handle, timeout=5)).status is Status.SUCCEEDED
+        assert seen == [1, True, True, False]
+
+
+class TestQueue:
+    async def test_any_number_of_first_calls_open_the_store_once(self) -> None:
+        class Counting(MemoryStore):
+            opened = 0
+
+            async def open(self) -> None:
+                self.opened += 1
+                await asyncio.sleep(0.01)
+
+        store = Counting()
+        queue = Queue(store)
+        await asyncio.gather(*(queue.enqueue("t") for _ in range(10)))
+        assert store.opened == 1
