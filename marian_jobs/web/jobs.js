@@ -17,7 +17,7 @@ export class Jobs {
   limit = 50;
 
   constructor({ url, anonKey, realtime = true }, token, { onJobs, onError }) {
-    this.#client = globalThis.supabase.createClient(url, anonKey, { accessToken: async () => token });
+    this.#client = globalThis.supabase.createClient(url, anonKey, { accessToken: () => Promise.resolve(token) });
     this.#realtime = realtime;
     this.#onJobs = onJobs;
     this.#onError = onError;
@@ -58,6 +58,7 @@ export class Jobs {
       .order("created_at", { ascending: false })
       .order("id")
       .limit(this.limit + 1)
+      .retry(false) // the next look is the retry, and the reader learns at once that this one failed
       .abortSignal(AbortSignal.timeout(10000));
     if (error) throw Object.assign(new Error(error.message), { status });
     return data;

@@ -28,6 +28,12 @@ def project(request: pytest.FixtureRequest) -> Iterator[tuple[LocalPostgres, str
     with LocalPostgres(grants=request.param, settings={"fsync": "off"}) as server:
         dsn = server.create_database("project")
         apply_migrations(dsn)
-        with psycopg.connect(dsn) as connection:
-            connection.execute(ROWS)
+        restore(dsn)
         yield server, "project"
+
+
+def restore(dsn: str) -> None:
+    """Puts the four rows back as they were."""
+    with psycopg.connect(dsn) as connection:
+        connection.execute("truncate auth.users, public.marian_jobs")
+        connection.execute(ROWS)
