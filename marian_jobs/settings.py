@@ -36,6 +36,6 @@ class Settings(BaseSettings):
         """The Supabase project's URL and service key, or `NotConfigured`."""
         if self.supabase_url is None or self.service_key is None:
             raise NotConfigured(
-                "no queue: set MARIAN_DATABASE_URL, or SUPABASE_URL and SUPABASE_SERVICE_ROLE_KEY (or SUPABASE_SECRET_KEY)"
+                "no queue: set MARIAN_DATABASE_URL, or SUPABASE_URL with SUPABASE_SERVICE_ROLE_KEY (or …_SECRET_KEY)"
             )
         return self.supabase_url, self.service_key.get_secret_value()

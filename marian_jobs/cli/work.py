@@ -29,16 +29,23 @@ def worker(
     """Runs the handlers of a worker until SIGTERM or Ctrl-C."""
     logs.set_up(log_format, log_level.upper())
     found = load(target)
-    if once:
-        tick = asyncio.run(found.tick())
-        print_json({"reclaimed": tick.reclaimed, "job": str(tick.job.id) if tick.job else None})
-        return
     try:
-        asyncio.run(found.run(drain=drain))
+        asyncio.run(_work(found, drain=drain, once=once))
     except WorkerExhausted as e:
         sys.stderr.write(f"marian: {e}\n")
         sys.stderr.flush()
         os._exit(EXHAUSTED)  # the threads that would not stop would keep an ordinary exit waiting
+
+
+async def _work(found: Worker, *, drain: bool, once: bool) -> None:
+    try:
+        if once:
+            tick = await found.tick()
+            print_json({"reclaimed": tick.reclaimed, "job": str(tick.job.id) if tick.job else None})
+        else:
+            await found.run(drain=drain)
+    finally:
+        await found.close()
 
 
 def load(target: str) -> Worker:

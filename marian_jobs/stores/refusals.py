@@ -14,6 +14,7 @@ from marian_jobs.errors import BY_SQLSTATE, InvalidArgument, MarianError, StoreR
 
 _NOT_MIGRATED = (pg.UndefinedTable, pg.UndefinedFunction, pg.UndefinedColumn, pg.InvalidSchemaName)
 _CREDENTIALS = (pg.InvalidPassword, pg.InvalidAuthorizationSpecification, pg.InvalidCatalogName)
+_REFUSALS = ("authentication failed", "does not exist", "no pg_hba.conf entry", "not permitted to log in")
 _PASSING = (pg.DeadlockDetected, pg.LockNotAvailable, pg.QueryCanceled, pg.ReadOnlySqlTransaction)
 
 
@@ -38,7 +39,7 @@ def explain(error: Exception) -> MarianError:
         return StoreRefused(f"the queue's schema is missing or too old ({_said(error)}): run `marian migrate`")
     if isinstance(error, pg.InsufficientPrivilege):
         return StoreRefused(f"{_said(error)}: connect as the database's owner or as service_role")
-    if isinstance(error, _CREDENTIALS):
+    if isinstance(error, _CREDENTIALS) or _refused_login(error):
         return StoreRefused(f"the database refused the login: {_said(error)}")
     if isinstance(error, pg.ForeignKeyViolation):
         return InvalidArgument("user_id: no such user in auth.users")
@@ -47,6 +48,11 @@ def explain(error: Exception) -> MarianError:
     if isinstance(error, psycopg.IntegrityError | psycopg.DataError):
         return InvalidArgument(_said(error))
     return StoreRefused(f"the database refused the call: {_said(error)}")
+
+
+def _refused_login(error: psycopg.Error) -> bool:
+    """A connection that never came about has no SQLSTATE, only the server's words."""
+    return error.sqlstate is None and any(words in str(error) for words in _REFUSALS)
 
 
 def is_broken_off(error: Exception) -> bool:

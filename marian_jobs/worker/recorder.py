@@ -7,7 +7,7 @@ that come together cost one call. So nothing lingers, and the busier it gets the
 import asyncio
 import logging
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from uuid import UUID
 
@@ -23,10 +23,14 @@ LARGEST_BATCH = 500
 
 
 class Recorder:
-    """Records outcomes; a call of the store that is refused for good is told and dropped, its leases run out."""
+    """Records outcomes, and calls `recorded` after each batch.
 
-    def __init__(self, store: Store, outage: Outage) -> None:
+    A batch that the store refuses for good is told and dropped; its leases run out.
+    """
+
+    def __init__(self, store: Store, outage: Outage, recorded: Callable[[], None]) -> None:
         self._store = store
+        self._recorded = recorded
         self._outage = outage
         self._waiting: list[tuple[Held, Outcome]] = []
         self._recording = 0
@@ -71,6 +75,7 @@ class Recorder:
             logger.error("results refused by the store, their leases will run out: %s", e)
         finally:
             self._recording = 0
+            self._recorded()
 
     async def _record(self, batch: Sequence[tuple[Held, Outcome]]) -> None:
         succeeded: list[Held] = []

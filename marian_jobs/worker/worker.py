@@ -71,6 +71,7 @@ class Worker:
         most_abandoned: int = 10,
     ) -> None:
         self._store = store
+        self._opened = False
         self._concurrency = checks.integer("concurrency", concurrency, 1, 100_000)
         self._lease = checks.lease("lease", lease)
         self._poll = checks.lease("poll", poll)
@@ -79,10 +80,10 @@ class Worker:
         self._handlers = Handlers()
         self._runs: dict[Held, Run] = {}
         self._outage = Outage()
-        self._recorder = Recorder(store, self._outage)
+        self._room_freed = asyncio.Event()
+        self._recorder = Recorder(store, self._outage, recorded=self._room_freed.set)
         self._keeper = Keeper(store, self._lease, lambda: list(self._runs.values()))
         self._slots = Slots(self._finished)
-        self._room_freed = asyncio.Event()
         self._stopping = asyncio.Event()
         self._abandoned: set[Run] = set()
         self._last_outcome: Outcome | None = None
@@ -111,6 +112,7 @@ class Worker:
     async def tick(self) -> Tick:
         """Reclaims expired leases, runs at most one due job to its end and records it; returns what it did."""
         self._need_handlers()
+        await self._open()
         answer = await self._store.poll(1, self._handlers.types, self._lease)
         if not answer.jobs:
             return Tick(answer.reclaimed, None, None)
@@ -136,7 +138,7 @@ class Worker:
         self._stopping.clear()
         if signals:
             self._listen_to_signals()
-        await self._outage.ride_out(self._store.open)
+        await self._outage.ride_out(self._open)
         recording = asyncio.create_task(self._recorder.serve(), name="marian-jobs-recorder")
         feeding = asyncio.create_task(self._feed(drain), name="marian-jobs-feed")
         stopping = asyncio.create_task(self._stopping.wait())
@@ -162,6 +164,16 @@ class Worker:
             self._stop_runs()
         self._stopping.set()
 
+    async def close(self) -> None:
+        """Closes the store."""
+        self._opened = False
+        await self._store.close()
+
+    async def _open(self) -> None:
+        if not self._opened:
+            await self._store.open()
+            self._opened = True
+
     def _need_handlers(self) -> None:
         if not self._handlers:
             raise MarianError("the worker has no handlers: register one with @worker.handler(TYPE)")
@@ -173,9 +185,9 @@ class Worker:
         try:
             while not self._stopping.is_set():
                 self._fail_if_exhausted()
+                self._room_freed.clear()  # before looking, so that what is freed while we look is not missed
                 if (room := self._room()) <= 0:
                     await alarm.disarm()
-                    self._room_freed.clear()
                     await self._room_freed.wait()
                     continue
                 jobs, due_in = await self._claim(room)

@@ -123,7 +123,7 @@ def test_a_plan_cached_on_an_empty_table_serves_a_full_one(superuser: psycopg.Co
 def test_no_session_setting_changes_what_is_claimed(superuser: psycopg.Connection[Any], method: str) -> None:
     fill(superuser, 2_000, "a")
     fill(superuser, 2_000, "b", due="-2 hours")
-    superuser.execute(f"set enable_{method} = off")  # type: ignore[arg-type]
+    superuser.execute(f"set enable_{method} = off")
     assert_flat(PlanReader(superuser), 7, ["a", "b"], 2, expected=7)
 
 

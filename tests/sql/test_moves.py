@@ -96,7 +96,7 @@ def test_sql_and_machine_move_alike(connection: psycopg.Connection[Any]) -> None
             self.job = self.row()
 
         def fetch_all(self, text: str, *parameters: object) -> list[Any]:
-            return connection.execute(text, parameters).fetchall()  # type: ignore[arg-type]
+            return connection.execute(text, parameters).fetchall()
 
         def fetch(self, call: str, *parameters: object) -> Job | None:
             rows = self.fetch_all(f"select {COLUMNS} from public.{call}", *parameters)
@@ -127,7 +127,7 @@ def test_sql_and_machine_move_alike(connection: psycopg.Connection[Any]) -> None
             assert answered is None or answered == after
             self.job = after
 
-    run_state_machine_as_test(  # type: ignore[no-untyped-call]
+    run_state_machine_as_test(
         Moves,
         settings=settings(
             max_examples=60, stateful_step_count=25, deadline=None, suppress_health_check=list(HealthCheck)

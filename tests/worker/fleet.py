@@ -34,7 +34,7 @@ class Fleet:
         self._logs = logs
         self.processes: list[subprocess.Popen[bytes]] = []
         with psycopg.connect(dsn, autocommit=True) as connection:
-            connection.execute(LEDGER)  # type: ignore[arg-type]
+            connection.execute(LEDGER)
 
     def start(self, *arguments: str, dsn: str | None = None, **options: Any) -> subprocess.Popen[bytes]:
         """A process running `marian worker`; options are the Worker's, durations in seconds."""

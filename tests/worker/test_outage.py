@@ -4,6 +4,7 @@ import asyncio
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Literal
 
 import psycopg
 import pytest
@@ -24,7 +25,9 @@ def own_server() -> Iterator[LocalPostgres]:
 
 
 @pytest.mark.parametrize("mode", ["fast", "immediate"])
-async def test_a_run_survives_an_outage(mode: str, own_server: LocalPostgres, tmp_path: Path) -> None:
+async def test_a_run_survives_an_outage(
+    mode: Literal["fast", "immediate"], own_server: LocalPostgres, tmp_path: Path
+) -> None:
     fleet = Fleet(own_server.dsn(), tmp_path)
     try:
         async with PostgresStore(own_server.dsn()) as store:

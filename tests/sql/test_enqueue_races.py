@@ -1,0 +1,163 @@
+"""One live row per key, whoever comes at once: K01, K02, K31, and the deadlocks of batches."""
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import Any
+
+import psycopg
+import pytest
+from psycopg.types.json import Jsonb
+
+ENQUEUE_MANY = """
+select id from public.enqueue_jobs(jsonb_build_array(jsonb_build_object('type', 't', 'idempotency_key', %s::text)))
+"""
+ENQUEUE = "select id from public.enqueue_job('t', '{}', p_idempotency_key => %s)"
+
+
+@contextmanager
+def connected(dsn: str, *, autocommit: bool = True) -> Iterator[psycopg.Connection[Any]]:
+    with psycopg.connect(dsn, autocommit=autocommit) as connection:
+        yield connection
+
+
+def one(connection: psycopg.Connection[Any], text: str, *parameters: object) -> Any:
+    row = connection.execute(text, parameters).fetchone()  # type: ignore[arg-type]
+    assert row is not None
+    return row[0]
+
+
+def wait_until_blocked(dsn: str, pid: int) -> None:
+    """Returns when the session waits for a lock."""
+    with connected(dsn) as connection:
+        end = time.monotonic() + 5
+        while not one(connection, "select cardinality(pg_blocking_pids(%s)) > 0", pid):
+            assert time.monotonic() < end, "the session never waited"
+
+
+def together(count: int, work: Callable[[int], Any]) -> list[Any]:
+    barrier = threading.Barrier(count)
+
+    def run(number: int) -> Any:
+        barrier.wait()
+        return work(number)
+
+    with ThreadPoolExecutor(count) as threads:
+        return list(threads.map(run, range(count)))
+
+
+def test_twenty_at_once_get_one_id(database: str) -> None:
+    with ThreadPoolExecutor(20) as pool:
+        connections = list(pool.map(lambda _: psycopg.connect(database, autocommit=True), range(20)))
+    for turn in range(20):
+        ids = together(20, lambda n, turn=turn: one(connections[n], ENQUEUE, f"race {turn}"))
+        assert len(set(ids)) == 1
+    with connected(database) as connection:
+        assert one(connection, "select count(*) from public.marian_jobs") == 20
+    for connection in connections:
+        connection.close()
+
+
+@pytest.mark.parametrize("function", ["enqueue_job", "enqueue_jobs"])
+def test_a_key_whose_holder_rolls_back_goes_to_who_waits(database: str, function: str) -> None:
+    call = ENQUEUE if function == "enqueue_job" else ENQUEUE_MANY
+    with connected(database, autocommit=False) as first, connected(database) as second, ThreadPoolExecutor(1) as thread:
+        lost = one(first, call, "k")
+        waiting = thread.submit(one, second, call, "k")
+        wait_until_blocked(database, second.info.backend_pid)
+        first.rollback()
+        kept = waiting.result(timeout=2)
+        assert kept != lost
+        assert one(second, "select array_agg(id) from public.marian_jobs") == [kept]
+
+
+def test_a_key_whose_holder_commits_stays_with_it(database: str) -> None:
+    with connected(database, autocommit=False) as first, connected(database) as second, ThreadPoolExecutor(1) as thread:
+        held = one(first, ENQUEUE, "k")
+        waiting = thread.submit(one, second, ENQUEUE, "k")
+        wait_until_blocked(database, second.info.backend_pid)
+        first.commit()
+        assert waiting.result(timeout=2) == held
+
+
+def test_a_holder_that_keeps_dying_never_leaves_a_caller_with_nothing(database: str) -> None:
+    stop = threading.Event()
+
+    def kill() -> None:
+        with connected(database) as connection:
+            while not stop.is_set():
+                connection.execute(
+                    "update public.marian_jobs set status = 'dead' where idempotency_key = 'k' and status <> 'dead'"
+                )
+
+    killer = threading.Thread(target=kill)
+    killer.start()
+
+    def enqueue(_: int) -> int:
+        with connected(database) as connection:
+            return sum(one(connection, ENQUEUE, "k") is not None for _ in range(200))
+
+    try:
+        assert together(8, enqueue) == [200] * 8
+    finally:
+        stop.set()
+        killer.join()
+
+
+def test_batches_with_the_same_keys_in_other_orders_do_not_deadlock(database: str) -> None:
+    keys = [f"k{n}" for n in range(50)]
+
+    def load(number: int) -> int:
+        with connected(database) as connection:
+            for turn in range(10):
+                ordered = keys if number % 2 else keys[::-1]
+                jobs = [{"type": "t", "idempotency_key": f"{turn}:{key}"} for key in ordered]
+                rows = connection.execute("select id from public.enqueue_jobs(%s)", (Jsonb(jobs),)).fetchall()
+                assert len(rows) == 50
+        return number
+
+    assert together(6, load) == list(range(6))
+    with connected(database) as connection:
+        assert one(connection, "select count(*) from public.marian_jobs") == 500
+
+
+def test_a_job_from_a_long_transaction_is_due_when_it_was_enqueued(database: str) -> None:
+    with connected(database, autocommit=False) as connection:
+        connection.execute("select pg_sleep(1.0)")
+        late = one(connection, "select clock_timestamp() - run_after from public.enqueue_job('t')")
+        assert late.total_seconds() < 0.5
+
+
+@pytest.mark.parametrize("level", ["repeatable read", "serializable"])
+def test_a_snapshot_too_old_for_an_answer_is_refused_as_such(database: str, level: str) -> None:
+    with connected(database, autocommit=False) as old, connected(database) as other:
+        old.execute(f"set transaction isolation level {level}")  # type: ignore[arg-type]
+        old.execute("select 1 from public.marian_jobs")
+        other.execute(ENQUEUE, ("k",))
+        with pytest.raises(psycopg.Error) as refusal:
+            old.execute(ENQUEUE, ("k",))
+        assert refusal.value.sqlstate == "MJ425"
+    with connected(database, autocommit=False) as old:
+        old.execute(f"set transaction isolation level {level}")  # type: ignore[arg-type]
+        assert one(old, ENQUEUE, "fresh")
+        assert one(old, ENQUEUE, None)
+        with pytest.raises(psycopg.Error) as refusal:
+            old.execute("select * from public.claim_jobs(1)")
+        assert refusal.value.sqlstate == "MJ425"
+
+
+def test_retry_and_enqueue_of_one_key_cannot_both_win(database: str) -> None:
+    with connected(database) as connection:
+        dead = one(connection, ENQUEUE, "k")
+        connection.execute("update public.marian_jobs set status = 'dead'")
+    with connected(database, autocommit=False) as first, connected(database) as second, ThreadPoolExecutor(1) as thread:
+        live = one(first, ENQUEUE, "k")
+        waiting = thread.submit(one, second, "select id from public.retry_job(%s)", dead)
+        wait_until_blocked(database, second.info.backend_pid)
+        first.commit()
+        with pytest.raises(psycopg.Error, match=str(live)) as refusal:
+            waiting.result(timeout=2)
+        assert refusal.value.sqlstate == "MJ410"
+        assert one(second, "select status from public.marian_jobs where id = %s", dead) == "dead"
