@@ -52,23 +52,10 @@ class PostgresStore:
         max_connections: int = 10,
     ) -> None:
         self._deadline = deadline.total_seconds()
-        self._dsn: str | None = None
-        if not isinstance(database, str):
-            self._pool = database
-            self.pooler = bool(pooler)
-            return
-        self._dsn = _patient(database)
-        self.pooler = _is_transaction_pooler(self._dsn) if pooler is None else pooler
-        self._pool = AsyncConnectionPool(
-            self._dsn,
-            kwargs={"autocommit": True, "prepare_threshold": None if self.pooler else 5},
-            min_size=1,
-            max_size=max_connections,
-            open=False,
-            # Our own loop paces the attempts (see `_patiently`); the pool's would double its pauses up to minutes.
-            timeout=2.0,
-            reconnect_timeout=0.1,
-        )
+        self._max_connections = max_connections
+        self._dsn = _patient(database) if isinstance(database, str) else None
+        self._pool = None if isinstance(database, str) else database
+        self.pooler = bool(self._dsn and _is_transaction_pooler(self._dsn)) if pooler is None else pooler
 
     def __repr__(self) -> str:
         return f"PostgresStore({'pooler' if self.pooler else 'direct'})"
@@ -82,10 +69,27 @@ class PostgresStore:
 
     async def open(self) -> None:
         """Opens the pool and checks that the schema is there and may be used; `StoreRefused` says what is missing."""
-        if self._dsn is not None and self._pool.closed:
+        if self._dsn is not None and self._pool is None:
             await self._try_to_connect(self._dsn)
+            self._pool = self._new_pool(self._dsn)
             await self._pool.open()
-        await self._harmless(rows.may_work())
+        try:
+            await self._harmless(rows.may_work())
+        except BaseException:
+            await self.close()
+            raise
+
+    def _new_pool(self, dsn: str) -> Pool:
+        return AsyncConnectionPool(
+            dsn,
+            kwargs={"autocommit": True, "prepare_threshold": None if self.pooler else 5},
+            min_size=1,
+            max_size=self._max_connections,
+            open=False,
+            # Our own loop paces the attempts (see `_patiently`); the pool's would double its pauses up to minutes.
+            timeout=2.0,
+            reconnect_timeout=0.1,
+        )
 
     async def _try_to_connect(self, dsn: str) -> None:
         """One connection outside the pool, which would keep the reason of a failure to itself."""
@@ -98,8 +102,9 @@ class PostgresStore:
 
     async def close(self) -> None:
         """Closes the store's own pool; one that was handed in stays open."""
-        if self._dsn is not None:
-            await self._pool.close()
+        if self._dsn is not None and self._pool is not None:
+            pool, self._pool = self._pool, None
+            await pool.close()
 
     async def enqueue(self, jobs: Sequence[NewJob], *, connection: object | None = None) -> list[Enqueued]:
         """See `Store.enqueue`. `connection` is a psycopg connection, async or sync, whose transaction the jobs join."""
@@ -180,7 +185,7 @@ class PostgresStore:
     def _conninfo(self) -> str:
         if self._dsn is not None:
             return self._dsn
-        if not isinstance(self._pool.conninfo, str):
+        if self._pool is None or not isinstance(self._pool.conninfo, str):
             raise NotSupported("a worker needs a pool made from a connection string, not from a function")
         return _patient(self._pool.conninfo)
 
@@ -215,6 +220,8 @@ class PostgresStore:
         raise AssertionError("unreachable: the attempts end by an answer or an error")
 
     async def _send(self, statement: Statement) -> list[Any]:
+        if self._pool is None:
+            raise StoreUnavailable("the store is not open: use it as `async with`, or call open()")
         async with self._pool.connection() as connection, _cursor(connection) as cursor:
             await cursor.execute(statement.text, statement.parameters)
             return await cursor.fetchall()
