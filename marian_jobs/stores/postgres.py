@@ -17,6 +17,7 @@ from marian_jobs.errors import NotSupported, StoreUnavailable
 from marian_jobs.job import Enqueued, Held, Job, NewJob
 from marian_jobs.store import MOST_CLAIMED, Alarm, Failure, JobFilter, Poll, Stat
 from marian_jobs.stores import rows
+from marian_jobs.stores.adapters import PLAIN_PAYLOADS
 from marian_jobs.stores.alarm import ListenAlarm, SleepAlarm
 from marian_jobs.stores.refusals import explain, is_broken_off, parsed
 from marian_jobs.stores.rows import Statement
@@ -82,7 +83,11 @@ class PostgresStore:
     def _new_pool(self, dsn: str) -> Pool:
         return AsyncConnectionPool(
             dsn,
-            kwargs={"autocommit": True, "prepare_threshold": None if self.pooler else 5},
+            kwargs={
+                "autocommit": True,
+                "prepare_threshold": None if self.pooler else 5,
+                "context": PLAIN_PAYLOADS,
+            },
             min_size=1,
             max_size=self._max_connections,
             open=False,
@@ -123,7 +128,10 @@ class PostgresStore:
 
     async def complete(self, held: Sequence[Held]) -> set[Held]:
         """See `Store.complete`."""
-        return {Held(*row) for row in await self._harmless(rows.complete(held))} if held else set()
+        accepted = set(held)
+        if held:
+            accepted.difference_update(Held(*row) for row in await self._harmless(rows.complete(held)))
+        return accepted
 
     async def fail(self, failures: Sequence[Failure]) -> list[Job]:
         """See `Store.fail`."""

@@ -87,8 +87,8 @@ def claim(limit: int, types: Collection[str] | None, lease: object) -> Statement
 
 
 def complete(held: Sequence[Held]) -> Statement:
-    """The id and attempt of each row accepted."""
-    return Statement("select id, attempts from public.complete_jobs(%s::uuid[], %s::int4[])", _tokens(held))
+    """The id and attempt of each token refused: mostly none."""
+    return Statement("select id, attempt from public.marian_jobs_settle(%s::uuid[], %s::int4[])", _tokens(held))
 
 
 def fail(failures: Sequence[Failure]) -> Statement:
@@ -137,7 +137,7 @@ def to_poll(answers: Sequence[Sequence[Any]]) -> Poll:
 
 def may_work() -> Statement:
     """Fails unless the schema is there and its functions may be called; changes nothing."""
-    return Statement("select reclaimed from public.marian_jobs_poll(0, '{}', '30 seconds')", ())
+    return Statement("select public.marian_jobs_next_due('{}')", ())
 
 
 def cancel(job_id: UUID) -> Statement:
@@ -194,6 +194,12 @@ def still_held(held: Sequence[Held], ids: Collection[UUID]) -> set[Held]:
     return {Held(id, newest[id]) for id in ids}
 
 
-def _tokens(held: Sequence[Held]) -> tuple[list[UUID], list[int]]:
-    ordered = sorted(held)  # in the order of ids, as the functions lock them
-    return [token.id for token in ordered], [token.attempt for token in ordered]
+def _tokens(held: Sequence[Held]) -> tuple[str, str]:
+    """Ids and attempts as the texts of arrays, in the order of ids, as the functions lock the rows.
+
+    Array literals by hand: the driver would find the type of each element anew, at three times the cost.
+    """
+    ordered = sorted((token.id.int, token.attempt) for token in held)
+    ids = ",".join([f"{id:032x}" for id, _ in ordered])
+    attempts = ",".join([str(attempt) for _, attempt in ordered])
+    return f"{{{ids}}}", f"{{{attempts}}}"

@@ -4,13 +4,24 @@ import inspect
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Any
+from typing import Any, Protocol
 
 from marian_jobs import checks
 from marian_jobs.backoff import Backoff
+from marian_jobs.job import Job
 from marian_jobs.worker.context import Context
 
 Function = Callable[..., Any]
+
+
+class HasContext(Protocol):
+    """What a handler is called with: the job, and the context made when it is asked for."""
+
+    @property
+    def job(self) -> Job: ...
+
+    @property
+    def context(self) -> Context: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,11 +36,11 @@ class Handler:
     takes_context: bool = False
     is_async: bool = True
 
-    def call(self, context: Context) -> Any:
+    def call(self, run: "HasContext") -> Any:
         """The function's result, or for an async one its awaitable."""
         if self.takes_context:
-            return self.function(context.job, context)
-        return self.function(context.job)
+            return self.function(run.job, run.context)
+        return self.function(run.job)
 
 
 class Handlers:

@@ -79,9 +79,9 @@ class Keeper:
 
     async def _extend(self, store: Store, due: Sequence[Run], home: asyncio.AbstractEventLoop) -> None:
         asked_at = clock.monotonic()
-        kept = await store.extend([run.job.held for run in due], self._lease)
+        kept = await store.extend([run.held for run in due], self._lease)
         for run in due:
-            if run.job.held in kept:
+            if run.held in kept:
                 run.leased_at = asked_at
             elif not run.ended:
                 home.call_soon_threadsafe(_lose, run)

@@ -2,11 +2,10 @@
 
 import asyncio
 import logging
-from collections.abc import Callable
 from contextlib import suppress
 from datetime import timedelta
 from enum import Enum
-from typing import Any
+from typing import Any, Protocol
 
 from marian_jobs import clock
 from marian_jobs.failure import describe, storable
@@ -14,6 +13,7 @@ from marian_jobs.job import Job
 from marian_jobs.worker.context import Context
 from marian_jobs.worker.handlers import Handler
 from marian_jobs.worker.outcomes import LOST, SUCCEEDED, Dead, Failed, Outcome, Released, Retry, Snooze
+from marian_jobs.worker.threads import DaemonThreads
 
 logger = logging.getLogger("marian_jobs.worker")
 
@@ -29,36 +29,62 @@ class Why(Enum):
 PATIENCE = 0.5  # seconds a cancelled handler gets to end before it is left behind
 
 
-class Run:
-    """A claimed job in this process, started or not yet. Lives in the event loop that performs it.
+class Home(Protocol):
+    """Where a run lives: the worker."""
 
-    `give_up` is called with a run whose handler was told to stop and would not: its slot must go on without it.
-    """
+    def give_up(self, run: "Run") -> None:
+        """The run's handler was told to stop and would not: its slot must go on without it."""
+
+    async def extend(self, run: "Run", lease: timedelta | None) -> bool:
+        """Extends the run's lease; false when the job is not ours any more."""
+
+
+class Run:
+    """A claimed job in this process, started or not yet. Lives in the event loop that performs it."""
 
     __slots__ = (
-        "abandoned", "context", "ended", "give_up", "handler", "job", "leased_at", "started", "task", "why"
-    )  # fmt: skip
+        "_context",
+        "abandoned",
+        "ended",
+        "handler",
+        "held",
+        "home",
+        "job",
+        "leased_at",
+        "started",
+        "task",
+        "why",
+    )
 
-    def __init__(
-        self, job: Job, handler: Handler, leased_at: float, context: Context, give_up: "Callable[[Run], None]"
-    ) -> None:
-        self.give_up = give_up
+    def __init__(self, job: Job, handler: Handler, leased_at: float, home: Home) -> None:
         self.job = job
+        self.held = job.held
         self.handler = handler
-        self.context = context
+        self.home = home
         self.leased_at = leased_at  # monotonic, not after the database's own moment
         self.started = 0.0
         self.task: asyncio.Task[Any] | None = None
         self.why: Why | None = None
         self.abandoned = False
         self.ended = False
+        self._context: Context | None = None
+
+    @property
+    def context(self) -> Context:
+        """What the handler may know, made when it is first asked for."""
+        if self._context is None:
+            self._context = Context(self.job, self.handler.timeout, lambda lease: self.home.extend(self, lease))
+            if self.why is not None:
+                self._context.stop()
+        return self._context
 
     def stop(self, why: Why) -> None:
         """Asks the handler to stop: cancels an async one, raises the flag for any. The first reason stands."""
         if self.ended or self.why is not None:
             return
         self.why = why
-        self.context.stop()
+        if self._context is not None:
+            self._context.stop()
         if self.task is not None and (self.handler.is_async or why is not Why.LOST):
             self.task.cancel()
             self.task.get_loop().call_later(PATIENCE, self._abandon)
@@ -66,12 +92,12 @@ class Run:
     def _abandon(self) -> None:
         if not self.ended:
             self.abandoned = True
-            self.give_up(self)
+            self.home.give_up(self)
 
-    async def perform(self, threads: Any) -> Outcome:
-        """The outcome, whatever the handler does; only the cancellation of the performer itself passes through."""
+    async def perform(self, task: "asyncio.Task[Any]", threads: DaemonThreads) -> Outcome:
+        """The outcome, whatever the handler does; only the cancellation of `task`, the performer, passes through."""
         self.started = clock.monotonic()
-        self.task = task = asyncio.current_task()
+        self.task = task
         timer = None
         if self.handler.timeout is not None:
             seconds = self.handler.timeout.total_seconds()
@@ -80,9 +106,9 @@ class Run:
             if self.why is not None:
                 return self.stopped()
             if self.handler.is_async:
-                await self.handler.call(self.context)
+                await self.handler.call(self)
             else:
-                result = await threads.run(self.handler.call, self.context)
+                result = await threads.run(self.handler.call, self)
                 if asyncio.iscoroutine(result):
                     await result
             return SUCCEEDED if self.why is None else self._returned()
@@ -91,7 +117,7 @@ class Run:
         finally:
             if timer is not None:
                 timer.cancel()
-            if task is not None and task.cancelling() and self.why is not None and not self.abandoned:
+            if task.cancelling() and self.why is not None and not self.abandoned:
                 await _absorb(task)
 
     def _returned(self) -> Outcome:

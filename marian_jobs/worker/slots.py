@@ -60,13 +60,15 @@ class Slots:
         task.add_done_callback(self._tasks.discard)
 
     async def _serve(self) -> None:
+        task = asyncio.current_task()
+        assert task is not None
         turn = 0
         while True:
             self._waking = False
             while self._ready:
                 run = self._ready.popleft()
                 self._wake()
-                outcome = await run.perform(self.threads)
+                outcome = await run.perform(task, self.threads)
                 if run.abandoned:
                     return
                 self._finish(run, outcome)

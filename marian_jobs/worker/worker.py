@@ -18,10 +18,9 @@ from typing import TypeVar
 from marian_jobs import checks, clock
 from marian_jobs.backoff import Backoff
 from marian_jobs.errors import MarianError, StoreUnavailable
-from marian_jobs.job import Held, Job
+from marian_jobs.job import Job
 from marian_jobs.machine import LEASE
-from marian_jobs.store import MOST_CLAIMED, Store
-from marian_jobs.worker.context import Context
+from marian_jobs.store import MOST_CLAIMED, Poll, Store
 from marian_jobs.worker.handlers import Function, Handlers
 from marian_jobs.worker.keeper import Keeper
 from marian_jobs.worker.outage import LONGEST, SHORTEST, Outage
@@ -35,6 +34,7 @@ logger = logging.getLogger("marian_jobs.worker")
 F = TypeVar("F", bound=Function)
 
 SHORTEST_POLL = 0.05
+REST_OF_TURN = 1.0
 LISTENING_POLL = timedelta(seconds=10)
 
 
@@ -78,14 +78,16 @@ class Worker:
         self._grace = checks.duration("grace", grace)
         self._most_abandoned = checks.integer("most_abandoned", most_abandoned, 0, 100_000)
         self._handlers = Handlers()
-        self._runs: dict[Held, Run] = {}
+        self._runs: set[Run] = set()
         self._outage = Outage()
         self._room_freed = asyncio.Event()
         self._recorder = Recorder(store, self._outage, recorded=self._room_freed.set)
-        self._keeper = Keeper(store, self._lease, lambda: list(self._runs.values()))
+        self._keeper = Keeper(store, self._lease, lambda: list(self._runs))
         self._slots = Slots(self._finished)
         self._stopping = asyncio.Event()
         self._abandoned: set[Run] = set()
+        self._busy = False
+        self._polled_at = 0.0
         self._last_outcome: Outcome | None = None
 
     def handler(
@@ -186,7 +188,7 @@ class Worker:
             while not self._stopping.is_set():
                 self._fail_if_exhausted()
                 self._room_freed.clear()  # before looking, so that what is freed while we look is not missed
-                if (room := self._room()) <= 0:
+                if (room := await self._settled_room()) <= 0:
                     await alarm.disarm()
                     await self._room_freed.wait()
                     continue
@@ -212,12 +214,23 @@ class Worker:
         unrecorded = self._recorder.backlog
         return min(MOST_CLAIMED, self._concurrency - len(self._runs) - max(0, unrecorded - self._concurrency))
 
+    async def _settled_room(self) -> int:
+        """The room, once it has stopped growing or half the slots are free: quick jobs end by the dozen, and are best
+        replaced by the hundred; slow ones end alone, and are replaced at once."""
+        room = self._room()
+        while 0 < room < self._concurrency // 2:
+            await asyncio.sleep(0)
+            if (grown := self._room()) <= room:
+                break
+            room = grown
+        return room
+
     async def _claim(self, room: int) -> tuple[Sequence[Job], timedelta | None]:
         pause = SHORTEST
         while True:
             asked_at = clock.monotonic()
             try:
-                answer = await self._store.poll(room, self._handlers.types, self._lease)
+                answer = await self._turn(room, asked_at)
             except StoreUnavailable as e:
                 self._outage.began(e)
                 await asyncio.sleep(pause * (0.5 + clock.chance() / 2))
@@ -229,28 +242,40 @@ class Worker:
             self._start(answer.jobs, asked_at)
             return answer.jobs, answer.due_in
 
+    async def _turn(self, room: int, now: float) -> Poll:
+        """A claim alone while work abounds, else (and once a second) all that belongs to a turn."""
+        if self._busy and now < self._polled_at + REST_OF_TURN:
+            jobs = await self._store.claim(room, self._handlers.types, self._lease)
+            if len(jobs) == room:
+                return Poll(jobs, 0, None)
+            self._busy = False
+            if jobs:
+                return Poll(jobs, 0, timedelta(0))
+        self._polled_at = now
+        answer = await self._store.poll(room, self._handlers.types, self._lease)
+        self._busy = len(answer.jobs) == room
+        return answer
+
     def _start(self, jobs: Sequence[Job], leased_at: float) -> None:
-        runs = [self._new_run(job, leased_at) for job in jobs]
-        self._runs.update((run.job.held, run) for run in runs)
+        runs = [Run(job, self._handlers[job.type], leased_at, self) for job in jobs]
+        self._runs.update(runs)
         self._slots.start(runs)
 
-    def _new_run(self, job: Job, leased_at: float) -> Run:
-        handler = self._handlers[job.type]
-
-        async def extend(lease: timedelta | None) -> bool:
-            kept = await self._store.extend([job.held], self._lease if lease is None else checks.lease("lease", lease))
-            return bool(kept)
-
-        return Run(job, handler, leased_at, Context(job, handler.timeout, extend), self._give_up)
+    async def extend(self, run: Run, lease: timedelta | None) -> bool:
+        """Extends a run's lease at once; false when the job is not this worker's any more."""
+        return bool(
+            await self._store.extend([run.held], self._lease if lease is None else checks.lease("lease", lease))
+        )
 
     def _finished(self, run: Run, outcome: Outcome) -> None:
-        self._runs.pop(run.job.held, None)
+        self._runs.discard(run)
         self._last_outcome = outcome
         if not isinstance(outcome, Lost):
-            self._recorder.put(run.job.held, outcome)
+            self._recorder.put(run.held, outcome)
         self._room_freed.set()
 
-    def _give_up(self, run: Run) -> None:
+    def give_up(self, run: Run) -> None:
+        """Leaves a run behind whose handler would not stop."""
         logger.error(
             "handler would not stop and is left behind (%s)",
             run.why.value if run.why else "?",
@@ -291,7 +316,7 @@ class Worker:
             pass
 
     def _stop_runs(self) -> None:
-        for run in list(self._runs.values()):
+        for run in list(self._runs):
             run.stop(Why.SHUTDOWN)
 
     def _listen_to_signals(self) -> None:

@@ -42,6 +42,38 @@ $$;
 comment on function public.complete_jobs(uuid[], integer[]) is
   'Marks jobs succeeded and returns the rows accepted; a job whose attempt is not the one named, or that is not running, is left out. Sending it again is harmless and answers the same.';
 
+create function public.marian_jobs_settle(p_ids uuid[], p_attempts integer[])
+returns table (id uuid, attempt integer)
+language plpgsql
+set search_path = ''
+set enable_hashjoin = off
+set enable_mergejoin = off
+set enable_seqscan = off
+as $$
+declare
+  v_now   constant timestamptz := clock_timestamp();
+  v_count integer;
+begin
+  perform public.marian_jobs_check_held('complete_jobs', p_ids, p_attempts);
+  perform public.marian_jobs_check_isolation('complete_jobs');
+  update public.marian_jobs j
+     set status = 'succeeded', lease_until = null, error = null, updated_at = v_now
+    from (select h.id, h.attempt from unnest(p_ids, p_attempts) as h(id, attempt) order by 1) h
+   where j.id = h.id and j.attempts = h.attempt and j.lease_until is not null;
+  get diagnostics v_count = row_count;
+  if v_count < cardinality(p_ids) then
+    return query
+      select h.id, h.attempt
+        from unnest(p_ids, p_attempts) as h(id, attempt)
+        left join lateral (select k.status, k.attempts from public.marian_jobs k where k.id = h.id offset 0) j on true
+       where (j.status, j.attempts) is distinct from ('succeeded', h.attempt);
+  end if;
+end
+$$;
+
+comment on function public.marian_jobs_settle(uuid[], integer[]) is
+  'Internal to workers: complete_jobs that returns what it refused instead of the rows it accepted, which is mostly nothing.';
+
 create function public.complete_job(p_id uuid, p_attempt integer)
 returns setof public.marian_jobs
 language sql
@@ -307,6 +339,7 @@ comment on function public.marian_jobs_poll(integer, text[], interval) is
 
 select public.marian_jobs_restrict(
   'public.complete_jobs(uuid[], integer[])',
+  'public.marian_jobs_settle(uuid[], integer[])',
   'public.complete_job(uuid, integer)',
   'public.marian_jobs_bounded_error(text)',
   'public.fail_jobs(uuid[], integer[], text[], interval[], boolean[])',
