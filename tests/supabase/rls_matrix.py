@@ -118,6 +118,7 @@ FUNCTIONS = [
     Function("marian_jobs_next_due", {"p_types": ["t"]},                                            R, R, R, DONE),
     Function("marian_jobs_poll", {"p_limit": 1, "p_types": ["t"], "p_lease": "1 second"},           R, R, R, DONE),
     Function("marian_jobs_restrict", {"p_functions": []},                                           R, R, R, DONE),
+    Function("marian_jobs_settle", {"p_ids": [JOB_OF_A], "p_attempts": [0]},                        R, R, R, DONE),
     Function("marian_jobs_waiting_types", {},                                                       R, R, R, DONE),
     Function("marian_jobs_wake", {"p_types": ["t"]},                                                R, R, R, DONE),
     Function("prune_jobs", {"p_succeeded_older": "1 day", "p_dead_older": "1 day"},                 R, R, R, DONE),
