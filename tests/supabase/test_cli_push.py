@@ -25,10 +25,10 @@ def push(project: Path, dsn: str, *options: str) -> str:
     return run_supabase(project, "db", "push", "--yes", "--db-url", dsn, *options)
 
 
-def history(dsn: str) -> list[tuple[str, str]]:
+def history(dsn: str) -> list[tuple[str, str, list[str]]]:
     with psycopg.connect(dsn) as connection:
         return connection.execute(
-            "select version, name from supabase_migrations.schema_migrations order by version"
+            "select version, name, statements from supabase_migrations.schema_migrations order by version"
         ).fetchall()
 
 
@@ -45,7 +45,7 @@ def test_push_applies_everything_once_and_then_neither_program_has_anything_to_d
     assert "Applying migration" in push(project, bare_database)
     assert "up to date" in push(project, bare_database)
     assert migrate(bare_database) == []
-    assert history(bare_database) == [(m.version, m.name) for m in available()]
+    assert history(bare_database) == [(m.version, m.name, m.statements) for m in available()]
 
 
 def test_after_our_own_runner_the_cli_has_nothing_to_do(project: Path, bare_database: str) -> None:
