@@ -126,8 +126,8 @@ def test_the_newer_secret_keys_start_the_worker_too(stack: Stack, queue: Queue) 
 
 def test_after_its_budget_it_claims_no_more(queue: Queue, edge: Edge) -> None:
     for _ in range(20):
-        queue.add("nap", '{"ms": 200}')
-    summary = edge.start(budgetMs=300, limitMs=5000, concurrency=2).json()
+        queue.add("nap", '{"ms": 400}')
+    summary = edge.start(budgetMs=1000, limitMs=10_000, concurrency=2).json()
 
     assert summary["ended"] == "time"
     assert 2 <= summary["succeeded"] == summary["claimed"] < 20
@@ -137,9 +137,9 @@ def test_after_its_budget_it_claims_no_more(queue: Queue, edge: Edge) -> None:
 def test_at_its_limit_it_ends_and_gives_back_what_still_runs_at_no_cost(queue: Queue, edge: Edge) -> None:
     deaf, obedient = queue.add("nap", '{"ms": 60000}'), queue.add("obedient")
     began = monotonic()
-    summary = edge.start(budgetMs=200, limitMs=600).json()
+    summary = edge.start(budgetMs=1500, limitMs=2000).json()
 
-    assert monotonic() - began < 5
+    assert monotonic() - began < 6
     assert summary == EMPTY | {"claimed": 2, "released": 2, "ended": "time"}
     assert obedient == edge.wait_for("stopped")
     for id in (deaf, obedient):
@@ -173,9 +173,9 @@ def test_an_error_that_postgres_could_not_store_is_stored_bounded(queue: Queue, 
 
 
 def test_a_long_handler_keeps_its_lease(queue: Queue, edge: Edge) -> None:
-    id = queue.add("nap", '{"ms": 1500}')
+    id = queue.add("nap", '{"ms": 2500}')
     with ThreadPoolExecutor(1) as pool:
-        away = pool.submit(edge.start, leaseMs=400)
+        away = pool.submit(edge.start, leaseMs=1000)
         while not away.done():
             assert queue.rows("select id from public.reclaim_expired()") == []
             threading.Event().wait(0.05)
@@ -202,12 +202,12 @@ def test_jobs_of_a_lost_worker_are_reclaimed_first(queue: Queue, edge: Edge) -> 
 
 
 def test_asked_to_respond_at_once_it_works_on_behind(queue: Queue, edge: Edge) -> None:
-    id = queue.add("nap", '{"ms": 300}')
+    id = queue.add("nap", '{"ms": 1500}')
     began = monotonic()
     response = edge.start(prefer="respond-async")
 
     assert response.status_code == 202
-    assert monotonic() - began < 0.3
+    assert monotonic() - began < 1.4
     assert '"succeeded":1' in edge.wait_for("marian:")
     assert queue.job(id)["status"] == "succeeded"
 

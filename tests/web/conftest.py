@@ -7,7 +7,7 @@ from typing import Literal
 
 import psycopg
 import pytest
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from tests.fix_stack import Stack
 from tests.needs import need
@@ -30,6 +30,7 @@ def browser() -> Iterator[Browser]:
     program = os.environ.get("MARIAN_TEST_CHROMIUM") or shutil.which("chromium") or shutil.which("google-chrome")
     need(program, "Chromium")
     with sync_playwright() as playwright:
+        expect.set_options(timeout=10_000)
         yield playwright.chromium.launch(executable_path=program, args=FLAGS)
 
 
