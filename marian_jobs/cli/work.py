@@ -12,6 +12,7 @@ from marian_jobs import logs
 from marian_jobs.cli.output import print_json
 from marian_jobs.errors import MarianError
 from marian_jobs.worker import Worker, WorkerExhausted
+from marian_jobs.worker.supervisor import Supervisor, same_command_without
 
 app = typer.Typer()
 
@@ -23,11 +24,14 @@ def worker(
     target: Annotated[str, typer.Argument(metavar="MODULE:WORKER", help="Where the Worker object is.")],
     drain: Annotated[bool, typer.Option(help="End when nothing is due any more.")] = False,
     once: Annotated[bool, typer.Option(help="Run at most one job and end.")] = False,
+    processes: Annotated[int, typer.Option(min=1, help="How many processes; restarted when they end unasked.")] = 1,
     log_format: Annotated[Literal["console", "json"], typer.Option(help="How the log looks.")] = "console",
     log_level: Annotated[str, typer.Option(help="DEBUG, INFO, WARNING or ERROR.")] = "INFO",
 ) -> None:
     """Runs the handlers of a worker until SIGTERM or Ctrl-C."""
     logs.set_up(log_format, log_level.upper())
+    if processes > 1 and not once:
+        raise typer.Exit(asyncio.run(_supervise(processes)))
     found = load(target)
     try:
         asyncio.run(_work(found, drain=drain, once=once))
@@ -35,6 +39,10 @@ def worker(
         sys.stderr.write(f"marian: {e}\n")
         sys.stderr.flush()
         os._exit(EXHAUSTED)  # the threads that would not stop would keep an ordinary exit waiting
+
+
+async def _supervise(processes: int) -> int:
+    return await Supervisor(same_command_without("--processes"), processes).run()
 
 
 async def _work(found: Worker, *, drain: bool, once: bool) -> None:

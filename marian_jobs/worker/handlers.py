@@ -4,7 +4,7 @@ import inspect
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 from marian_jobs import checks
 from marian_jobs.backoff import Backoff
@@ -34,7 +34,8 @@ class Handler:
     backoff: Backoff = field(default_factory=Backoff)
     limit: int | None = None
     takes_context: bool = False
-    is_async: bool = True
+    runs_in: Literal["loop", "thread", "process"] = "loop"
+    memory_limit: int | None = None
 
     def call(self, run: "HasContext") -> Any:
         """The function's result, or for an async one its awaitable."""
@@ -68,6 +69,8 @@ class Handlers:
         timeout: timedelta | float | None,
         backoff: Backoff | None,
         limit: int | None,
+        isolation: Literal["process"] | None,
+        memory_limit: int | None,
     ) -> None:
         """Adds a handler; `ValueError` or `TypeError` for options that make no sense, or a type that has one."""
         checks.text("type", type, longest=128)
@@ -79,14 +82,25 @@ class Handlers:
             raise TypeError(f"backoff: expected a Backoff, got {backoff!r}")
         if limit is not None:
             checks.integer("limit", limit, 1, checks.INT32[1])
+        takes_context = _takes_context(function)
+        if isolation not in (None, "process"):
+            raise ValueError(f"isolation: expected None or 'process', got {isolation!r}")
+        if isolation is None and memory_limit is not None:
+            raise ValueError("memory_limit: needs isolation='process'")
+        if isolation is not None:
+            if takes_context:
+                raise TypeError(f"handler of {type!r}: a handler in a process of its own takes the job alone")
+            if "<" in getattr(function, "__qualname__", "<"):
+                raise TypeError(f"handler of {type!r}: must be a function of a module, so that a process can import it")
         self._by_type[type] = Handler(
             type=type,
             function=function,
             timeout=_timeout(timeout),
             backoff=backoff or Backoff(),
             limit=limit,
-            takes_context=_takes_context(function),
-            is_async=_is_async(function),
+            takes_context=takes_context,
+            runs_in=isolation or ("loop" if _is_async(function) else "thread"),
+            memory_limit=None if memory_limit is None else checks.integer("memory_limit", memory_limit, 1, 2**63 - 1),
         )
 
 

@@ -21,7 +21,7 @@ class Snooze(Exception):
 
     def __init__(self, delay: timedelta) -> None:
         self.delay = duration("delay", delay, timedelta(days=365))
-        super().__init__(f"snoozed for {delay}")
+        super().__init__(delay)  # whole, so that it survives the way back from a process
 
 
 class Dead(Exception):

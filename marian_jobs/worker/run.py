@@ -13,6 +13,7 @@ from marian_jobs.job import Job
 from marian_jobs.worker.context import Context
 from marian_jobs.worker.handlers import Handler
 from marian_jobs.worker.outcomes import LOST, SUCCEEDED, Dead, Failed, Outcome, Released, Retry, Snooze
+from marian_jobs.worker.processes import HandlerProcesses
 from marian_jobs.worker.threads import DaemonThreads
 
 logger = logging.getLogger("marian_jobs.worker")
@@ -85,7 +86,7 @@ class Run:
         self.why = why
         if self._context is not None:
             self._context.stop()
-        if self.task is not None and (self.handler.is_async or why is not Why.LOST):
+        if self.task is not None and (self.handler.runs_in != "thread" or why is not Why.LOST):
             self.task.cancel()
             self.task.get_loop().call_later(PATIENCE, self._abandon)
 
@@ -94,7 +95,7 @@ class Run:
             self.abandoned = True
             self.home.give_up(self)
 
-    async def perform(self, task: "asyncio.Task[Any]", threads: DaemonThreads) -> Outcome:
+    async def perform(self, task: "asyncio.Task[Any]", threads: DaemonThreads, processes: HandlerProcesses) -> Outcome:
         """The outcome, whatever the handler does; only the cancellation of `task`, the performer, passes through."""
         self.started = clock.monotonic()
         self.task = task
@@ -105,12 +106,14 @@ class Run:
         try:
             if self.why is not None:
                 return self.stopped()
-            if self.handler.is_async:
+            if self.handler.runs_in == "loop":
                 await self.handler.call(self)
-            else:
+            elif self.handler.runs_in == "thread":
                 result = await threads.run(self.handler.call, self)
                 if asyncio.iscoroutine(result):
                     await result
+            else:
+                await processes.run(self.handler.function, self.job, self.handler.memory_limit)
             return SUCCEEDED if self.why is None else self._returned()
         except BaseException as e:
             return self._judge(e)

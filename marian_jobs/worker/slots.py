@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Callable, Iterable
 
 from marian_jobs.worker.outcomes import Outcome
+from marian_jobs.worker.processes import HandlerProcesses
 from marian_jobs.worker.run import Run
 from marian_jobs.worker.threads import DaemonThreads
 
@@ -20,7 +21,8 @@ TURN = 50
 class Slots:
     """Performs runs; `finished` is called once for each, in the event loop, with its outcome."""
 
-    def __init__(self, finished: Callable[[Run, Outcome], None]) -> None:
+    def __init__(self, most: int, finished: Callable[[Run, Outcome], None]) -> None:
+        self.processes = HandlerProcesses(most)
         self.threads = DaemonThreads("marian-jobs-handler")
         self._finished = finished
         self._ready: deque[Run] = deque()
@@ -44,6 +46,7 @@ class Slots:
             task.cancel()
         if tasks:
             await asyncio.wait(tasks, timeout=0.2)
+        self.processes.close()
 
     def _wake(self) -> None:
         """Wakes one slot; it wakes the next when it begins, so that runs which never wait wake one slot in all."""
@@ -68,7 +71,7 @@ class Slots:
             while self._ready:
                 run = self._ready.popleft()
                 self._wake()
-                outcome = await run.perform(task, self.threads)
+                outcome = await run.perform(task, self.threads, self.processes)
                 if run.abandoned:
                     return
                 self._finish(run, outcome)

@@ -13,7 +13,7 @@ import signal
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import TypeVar
+from typing import Literal, TypeVar
 
 from marian_jobs import checks, clock
 from marian_jobs.backoff import Backoff
@@ -83,7 +83,7 @@ class Worker:
         self._room_freed = asyncio.Event()
         self._recorder = Recorder(store, self._outage, recorded=self._room_freed.set)
         self._keeper = Keeper(store, self._lease, lambda: list(self._runs))
-        self._slots = Slots(self._finished)
+        self._slots = Slots(concurrency, self._finished)
         self._stopping = asyncio.Event()
         self._abandoned: set[Run] = set()
         self._busy = False
@@ -97,16 +97,27 @@ class Worker:
         timeout: timedelta | float | None = None,
         backoff: Backoff | None = None,
         limit: int | None = None,
+        isolation: Literal["process"] | None = None,
+        memory_limit: int | None = None,
     ) -> Callable[[F], F]:
         """Registers the decorated function, async or plain, as the handler of a job type.
 
         It takes the `Job`, and a `Context` too if it has a second parameter. It may raise `Retry`, `Snooze` or `Dead`;
         any other exception fails the attempt. `timeout` (timedelta or seconds) bounds it, `backoff` spaces its
-        retries, `limit` bounds how many run at once in this worker.
+        retries, `limit` bounds how many run at once in this worker. With `isolation="process"` it runs in a process
+        of its own, which a timeout kills and which may crash, or exceed `memory_limit` bytes, without harm.
         """
 
         def register(function: F) -> F:
-            self._handlers.register(type, function, timeout=timeout, backoff=backoff, limit=limit)
+            self._handlers.register(
+                type,
+                function,
+                timeout=timeout,
+                backoff=backoff,
+                limit=limit,
+                isolation=isolation,
+                memory_limit=memory_limit,
+            )
             return function
 
         return register

@@ -46,9 +46,17 @@ class Fleet:
             "TEST_WORKER": json.dumps(options),
         }
         log = (self._logs / f"worker-{len(self.processes)}.log").open("wb")
-        run = "from marian_jobs.cli import main; main()"
         process = subprocess.Popen(
-            [sys.executable, "-c", run, "worker", "tests.worker.app:worker", "--log-format", "json", *arguments],
+            [
+                sys.executable,
+                "-m",
+                "marian_jobs",
+                "worker",
+                "tests.worker.app:worker",
+                "--log-format",
+                "json",
+                *arguments,
+            ],
             cwd=ROOT,
             env=environment,
             stdout=log,
