@@ -1,0 +1,181 @@
+"""Supabase's access tokens: verified by what is configured, never by what the token says of itself.
+
+The algorithms come from the configuration and are never mixed: with HS256 allowed beside an asymmetric one, a public
+key could be used as an HMAC secret. A key of a JWKS is chosen by the token's `kid` and must be of the kind that the
+algorithm needs. `exp`, `aud`, `iss` and `sub` must be there.
+"""
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
+from uuid import UUID
+
+import httpx
+from jose import JWTError, jwt
+
+from marian_jobs import clock
+from marian_jobs.errors import MarianError, StoreUnavailable
+
+SYMMETRIC: Final = "HS256"
+ASYMMETRIC: Final = ("ES256", "RS256")
+AUDIENCE: Final = "authenticated"
+_KIND = {"ES256": "EC", "RS256": "RSA"}
+_OPTIONS = {
+    "require_aud": True, "require_exp": True, "require_iss": True, "require_sub": True,
+    "verify_aud": True, "verify_iss": True, "verify_exp": True, "verify_nbf": True, "verify_iat": True,
+}  # fmt: skip
+
+
+class TokenRefused(MarianError):
+    """The token is not one of ours, or not any more; the text says which rule it breaks, never the token."""
+
+
+@dataclass(frozen=True, slots=True)
+class Claims:
+    """What a verified token says: whose it is, as which role, until when."""
+
+    sub: UUID
+    role: str
+    email: str | None
+    expires: datetime
+    raw: Mapping[str, Any] = field(repr=False)
+
+
+class SecretVerifier:
+    """Verifies tokens signed with the project's secret (HS256)."""
+
+    def __init__(
+        self, secret: str, *, issuer: str, audience: str = AUDIENCE, leeway: timedelta = timedelta(seconds=10)
+    ) -> None:
+        if not secret or secret.lstrip().startswith("-----BEGIN"):
+            raise ValueError("secret: expected the project's JWT secret, not a public key")
+        self._secret = secret
+        self._rules = _Rules(issuer, audience, leeway)
+
+    def __repr__(self) -> str:
+        return "SecretVerifier(…)"
+
+    def verify(self, token: str) -> Claims:
+        """The token's claims; raises `TokenRefused`."""
+        _header(token, (SYMMETRIC,))
+        return self._rules.read(token, self._secret, SYMMETRIC)
+
+
+class KeySetVerifier:
+    """Verifies tokens signed with a key of the project's JWKS (ES256, RS256), fetched once and again on rotation.
+
+    A token with an unknown `kid` causes a fetch, at most one per `pause`; raises `StoreUnavailable` where the keys
+    cannot be had. `keys` gives the JWKS itself instead of its URL.
+    """
+
+    def __init__(
+        self,
+        jwks_url: str | None = None,
+        *,
+        issuer: str,
+        keys: Mapping[str, Any] | None = None,
+        audience: str = AUDIENCE,
+        algorithms: tuple[str, ...] = ASYMMETRIC,
+        leeway: timedelta = timedelta(seconds=10),
+        pause: timedelta = timedelta(seconds=30),
+        client: httpx.AsyncClient | None = None,
+    ) -> None:
+        if (jwks_url is None) == (keys is None):
+            raise ValueError("give one of jwks_url and keys")
+        if not algorithms or not set(algorithms) <= set(ASYMMETRIC):
+            raise ValueError(f"algorithms: expected some of {', '.join(ASYMMETRIC)}; HS256 is never mixed with them")
+        self._url = jwks_url
+        self._algorithms = algorithms
+        self._rules = _Rules(issuer, audience, leeway)
+        self._pause = pause.total_seconds()
+        self._client = client
+        self._keys: dict[str, Mapping[str, Any]] = {} if keys is None else _by_kid(keys)
+        self._fetched_at: float | None = None
+        self._fetching = asyncio.Lock()
+
+    async def verify(self, token: str) -> Claims:
+        """The token's claims; raises `TokenRefused`."""
+        header = _header(token, self._algorithms)
+        kid = header.get("kid")
+        if not isinstance(kid, str):
+            raise TokenRefused("the token names no key (kid)")
+        if kid not in self._keys:
+            await self._fetch(kid)
+        key = self._keys.get(kid)
+        if key is None:
+            raise TokenRefused("the token is signed with a key that the project does not have")
+        algorithm = header["alg"]
+        if key.get("kty") != _KIND[algorithm] or key.get("alg", algorithm) != algorithm:
+            raise TokenRefused("the token's algorithm is not its key's")
+        return self._rules.read(token, dict(key), algorithm)
+
+    async def _fetch(self, kid: str) -> None:
+        async with self._fetching:
+            now = clock.monotonic()
+            recent = self._fetched_at is not None and now - self._fetched_at < self._pause
+            if kid in self._keys or self._url is None or recent:
+                return
+            self._keys = _by_kid(await self._get(self._url))
+            self._fetched_at = now
+
+    async def _get(self, url: str) -> Mapping[str, Any]:
+        try:
+            if self._client is not None:
+                answer = await self._client.get(url)
+            else:
+                async with httpx.AsyncClient(timeout=10) as client:
+                    answer = await client.get(url)
+            answer.raise_for_status()
+            keys: Mapping[str, Any] = answer.json()
+        except (httpx.HTTPError, ValueError) as e:
+            raise StoreUnavailable(f"the project's keys could not be fetched: {type(e).__name__}") from e
+        return keys
+
+
+@dataclass(frozen=True, slots=True)
+class _Rules:
+    issuer: str
+    audience: str
+    leeway: timedelta
+
+    def read(self, token: str, key: Any, algorithm: str) -> Claims:
+        options = {**_OPTIONS, "leeway": self.leeway.total_seconds()}
+        try:
+            claims = jwt.decode(
+                token, key, algorithms=[algorithm], audience=self.audience, issuer=self.issuer, options=options
+            )
+            return Claims(
+                sub=UUID(claims["sub"]),
+                role=str(claims.get("role", "")),
+                email=claims.get("email"),
+                expires=datetime.fromtimestamp(claims["exp"], tz=UTC),
+                raw=claims,
+            )
+        except JWTError as e:
+            raise TokenRefused(f"the token is refused: {e}") from None
+        except (ValueError, TypeError, KeyError, OverflowError):
+            raise TokenRefused("the token is refused: its claims are not an account's") from None
+
+
+def mint(claims: Mapping[str, Any], secret: str) -> str:
+    """A token with these claims, signed with a secret (HS256): for the local stack."""
+    return str(jwt.encode(dict(claims), secret, algorithm=SYMMETRIC))
+
+
+def _header(token: str, allowed: tuple[str, ...]) -> dict[str, Any]:
+    try:
+        header: dict[str, Any] = jwt.get_unverified_header(token)
+    except (JWTError, AttributeError, TypeError, ValueError):
+        raise TokenRefused("that is not a token") from None
+    if header.get("alg") not in allowed:
+        raise TokenRefused(f"the token's algorithm is not one that is configured ({', '.join(allowed)})")
+    return header
+
+
+def _by_kid(keys: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
+    found = keys.get("keys")
+    if not isinstance(found, list):
+        raise ValueError("a JWKS is an object with a list of keys")
+    return {key["kid"]: key for key in found if isinstance(key, dict) and isinstance(key.get("kid"), str)}
