@@ -1,12 +1,15 @@
 """Logs on the standard `logging`: readable in a terminal, JSON for machines; a job's id, type and attempt as fields."""
 
 import logging
+import sys
 from typing import Literal
 
 from pythonjsonlogger.json import JsonFormatter
+from rich.console import Console
 from rich.logging import RichHandler
 
 FIELDS = ("job_id", "job_type", "attempt", "duration")
+_RENAMED = {"asctime": "time", "levelname": "level", "name": "logger"}
 
 
 class _Named(logging.Formatter):
@@ -18,18 +21,20 @@ class _Named(logging.Formatter):
 
 
 def set_up(style: Literal["console", "json"] = "console", level: str = "INFO") -> None:
-    """Sends the log to the terminal in the given style; for programs, a library's user sets up its own."""
-    handler: logging.Handler
-    if style == "json":
-        handler = logging.StreamHandler()
-        handler.setFormatter(JsonFormatter("%(asctime)s %(levelname)s %(name)s %(message)s", rename_fields=_RENAMED))
-    else:
-        handler = RichHandler(show_path=False, rich_tracebacks=False, markup=False, highlighter=None)
-        handler.setFormatter(_Named("%(message)s"))
-    logging.basicConfig(level=level, handlers=[handler], force=True)
+    """Sends the log to standard error in the given style; a program that embeds the library sets up its own."""
+    logging.basicConfig(level=level, handlers=[_handler(style)], force=True)
     # The worker says once that the database is gone; the pool would say it at every try.
     logging.getLogger("psycopg.pool").setLevel(logging.ERROR)
     logging.getLogger("httpx").setLevel(logging.WARNING)
 
 
-_RENAMED = {"asctime": "time", "levelname": "level", "name": "logger"}
+def _handler(style: Literal["console", "json"]) -> logging.Handler:
+    handler: logging.Handler = logging.StreamHandler()
+    if style == "json":
+        handler.setFormatter(JsonFormatter("%(asctime)s %(levelname)s %(name)s %(message)s", rename_fields=_RENAMED))
+    elif sys.stderr.isatty():
+        handler = RichHandler(console=Console(stderr=True), show_path=False, markup=False, highlighter=None)
+        handler.setFormatter(_Named("%(message)s"))
+    else:  # a file has no width: a line stays a line
+        handler.setFormatter(_Named("%(asctime)s %(levelname)s %(message)s"))
+    return handler

@@ -1,12 +1,13 @@
 """Looking at jobs, and moving them by hand."""
 
+from datetime import timedelta
 from typing import Annotated
 from uuid import UUID
 
 import typer
 
-from marian_jobs.cli.options import DatabaseUrl, Json, duration
-from marian_jobs.cli.output import as_dict, console, print_job, print_jobs, print_json, print_stats
+from marian_jobs.cli.options import DatabaseUrl, Json, duration, option
+from marian_jobs.cli.output import as_dict, console, print_job, print_jobs, print_json, print_list, print_stats
 from marian_jobs.cli.stores import with_queue
 from marian_jobs.errors import MarianError
 from marian_jobs.job import Job, Status
@@ -24,7 +25,7 @@ def jobs(
     type: Annotated[str | None, typer.Option(help="Only jobs of this type.")] = None,
     user_id: Annotated[UUID | None, typer.Option(help="Only jobs of this user.")] = None,
     key: Annotated[str | None, typer.Option(help="Only jobs with this idempotency key.")] = None,
-    before: Annotated[str | None, typer.Option(help="Continue behind the job with this id.")] = None,
+    before: Annotated[UUID | None, typer.Option(help="Continue behind the job with this id.")] = None,
     limit: Annotated[int, typer.Option(min=1, max=1000, help="How many.")] = 50,
     json: Json = False,
     database_url: DatabaseUrl = None,
@@ -40,8 +41,7 @@ def jobs(
 
     found = with_queue(database_url, find)
     if json:
-        for job in found:
-            print_json(as_dict(job))
+        print_list(found)
     else:
         print_jobs(found)
 
@@ -56,7 +56,9 @@ def show(job_id: JobId, json: Json = False, database_url: DatabaseUrl = None) ->
 @app.command()
 def retry(
     job_id: JobId,
-    max_attempts: Annotated[int | None, typer.Option(help="The new budget; by default the former one.")] = None,
+    max_attempts: Annotated[
+        int | None, typer.Option(min=1, max=2**31 - 1, help="The new budget; by default the former one.")
+    ] = None,
     json: Json = False,
     database_url: DatabaseUrl = None,
 ) -> None:
@@ -84,16 +86,19 @@ def reclaim(json: Json = False, database_url: DatabaseUrl = None) -> None:
 
     reclaimed = with_queue(database_url, reclaim_all)
     if json:
-        for job in reclaimed:
-            print_json(as_dict(job))
+        print_list(reclaimed)
     else:
         console.print(f"{len(reclaimed)} reclaimed")
 
 
 @app.command()
 def prune(
-    succeeded_older: Annotated[str | None, typer.Option(help="Delete succeeded jobs older than this, e.g. 7d.")] = None,
-    dead_older: Annotated[str | None, typer.Option(help="Delete dead jobs older than this, e.g. 30d.")] = None,
+    succeeded_older: Annotated[
+        timedelta | None, option(duration, "Delete succeeded jobs older than this, e.g. 7d.", metavar="DURATION")
+    ] = None,
+    dead_older: Annotated[
+        timedelta | None, option(duration, "Delete dead jobs older than this, e.g. 30d.", metavar="DURATION")
+    ] = None,
     limit: Annotated[int, typer.Option(min=1, help="At most this many in one transaction.")] = 10_000,
     json: Json = False,
     database_url: DatabaseUrl = None,
@@ -101,11 +106,10 @@ def prune(
     """Deletes finished jobs, in short transactions, until none is left that old."""
     if succeeded_older is None and dead_older is None:
         raise typer.BadParameter("say what to delete: --succeeded-older 7d and/or --dead-older 30d")
-    ages = [None if text is None else duration(text) for text in (succeeded_older, dead_older)]
 
     async def prune_all(queue: Queue) -> int:
         total = 0
-        while count := await queue.prune(succeeded_older=ages[0], dead_older=ages[1], limit=limit):
+        while count := await queue.prune(succeeded_older=succeeded_older, dead_older=dead_older, limit=limit):
             total += count
         return total
 
@@ -117,7 +121,7 @@ def prune(
 def stats(json: Json = False, database_url: DatabaseUrl = None) -> None:
     """Counts jobs by type and state."""
     found = with_queue(database_url, lambda queue: queue.stats())
-    print_json([as_dict(stat) for stat in found]) if json else print_stats(found)
+    print_list(found) if json else print_stats(found)
 
 
 def _there(job: Job | None, job_id: object) -> Job:

@@ -2,14 +2,15 @@
 
 import json
 import sys
-from collections.abc import Sequence
-from dataclasses import asdict
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import fields
 from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from marian_jobs.errors import MarianError
 from marian_jobs.job import Job, Status
@@ -37,44 +38,40 @@ def complain(error: Exception) -> None:
 
 def print_json(value: Any) -> None:
     """One JSON document on one line; records as objects, moments in ISO 8601, durations in seconds."""
-    print(json.dumps(value, default=_plain, ensure_ascii=False))
+    print(json.dumps(value, default=_plain, ensure_ascii=not _speaks_unicode()))
+
+
+def print_list(records: Iterable[Any]) -> None:
+    """JSON lines, a record a line."""
+    for record in records:
+        print_json(as_dict(record))
 
 
 def as_dict(record: Any) -> dict[str, Any]:
-    """The record's fields by name."""
-    return asdict(record)
+    """The record's fields by name; not copied, since a payload may be nested deeper than a copy could follow."""
+    return {field.name: getattr(record, field.name) for field in fields(record)}
 
 
 def print_jobs(jobs: Sequence[Job]) -> None:
-    """A table, a job a line."""
+    """A table, a job a line; a narrow terminal shows less of each."""
+    columns = {name: column for name, column in _COLUMNS.items() if console.width >= _WIDE or name in _NARROW}
     table = Table(box=None, pad_edge=False)
-    for heading in ("id", "type", "status", "attempts", "priority", "due", "key", "error"):
-        table.add_column(heading, no_wrap=heading != "error", overflow="fold")
+    for heading in columns:
+        table.add_column(heading, no_wrap=heading not in _FREE, overflow="fold")
     for job in jobs:
-        table.add_row(
-            str(job.id),
-            job.type,
-            f"[{_COLOURS[job.status]}]{job.status}[/]",
-            f"{job.attempts}/{job.max_attempts}",
-            str(job.priority),
-            f"{job.run_after:%Y-%m-%d %H:%M:%S}",
-            job.idempotency_key or "",
-            (job.error or "").splitlines()[0] if job.error else "",
-        )
+        table.add_row(*(column(job) for column in columns.values()))
     console.print(table)
 
 
 def print_job(job: Job) -> None:
     """Every field of a job, a line each."""
     table = Table(box=None, show_header=False, pad_edge=False)
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
     for name, value in as_dict(job).items():
-        shown = (
-            json.dumps(value, ensure_ascii=False, indent=2)
-            if name == "payload"
-            else str("" if value is None else value)
-        )
-        table.add_row(name, shown)
-    console.print(table, markup=False)
+        text = json.dumps(value, ensure_ascii=False) if name == "payload" else "" if value is None else str(value)
+        table.add_row(name, _shown(text))
+    console.print(table)
 
 
 def print_stats(stats: Sequence[Stat]) -> None:
@@ -84,9 +81,36 @@ def print_stats(stats: Sequence[Stat]) -> None:
         table.add_column(heading, justify="right" if heading in ("count", "expired leases") else "left")
     for stat in stats:
         due = "" if stat.oldest_due_age is None else f"{stat.oldest_due_age.total_seconds():.1f} s"
-        status = f"[{_COLOURS[stat.status]}]{stat.status}[/]"
-        table.add_row(stat.type, status, str(stat.count), due, str(stat.expired_leases or ""))
+        table.add_row(_shown(stat.type), _status(stat.status), str(stat.count), due, str(stat.expired_leases or ""))
     console.print(table)
+
+
+def _status(status: Status) -> Text:
+    return Text(status, _COLOURS[status])
+
+
+def _shown(text: str) -> Text:
+    """A job's text as text: neither markup nor control characters in it reach the terminal."""
+    return Text("".join(c if c.isprintable() or c == "\n" else "\N{REPLACEMENT CHARACTER}" for c in text))
+
+
+def _speaks_unicode() -> bool:
+    return (sys.stdout.encoding or "").lower().replace("-", "") == "utf8"
+
+
+_COLUMNS: dict[str, Callable[[Job], Text]] = {
+    "id": lambda job: Text(str(job.id)),
+    "type": lambda job: _shown(job.type),
+    "status": lambda job: _status(job.status),
+    "attempts": lambda job: Text(f"{job.attempts}/{job.max_attempts}"),
+    "priority": lambda job: Text(str(job.priority)),
+    "due": lambda job: Text(f"{job.run_after:%Y-%m-%d %H:%M:%S}"),
+    "key": lambda job: _shown(job.idempotency_key or ""),
+    "error": lambda job: _shown((job.error or "").partition("\n")[0]),
+}
+_FREE = {"type", "key", "error"}  # as long as their writers liked
+_NARROW = {"id", "type", "status", "attempts", "error"}
+_WIDE = 120
 
 
 def _plain(value: Any) -> Any:

@@ -44,18 +44,19 @@ def init(
     json: Json = False,
 ) -> None:
     """Puts the migrations and the edge functions into a Supabase project; then `supabase db push` applies them."""
-    source = migrations.project()
-    wanted = sorted(
+    source, target = migrations.project(), directory / "supabase"
+    wanted = [
         path.relative_to(source)
         for part in ("migrations", "functions")
-        for path in (source / part).rglob("*")
+        for path in sorted((source / part).rglob("*"))
         if path.is_file()
-    )
-    target = directory / "supabase"
+    ]
+    if not (target / "config.toml").exists():  # a project's own configuration, and with it its seeds, are left alone
+        wanted += [Path(name) for name in ("config.toml", "seed.sql") if not (target / name).exists()]
     differing = [path for path in wanted if (target / path).exists() and not _same(source / path, target / path)]
     if differing and not force:
         raise MarianError(f"{target / differing[0]} is there and differs; --force overwrites it. Nothing was changed.")
-    written = [path for path in wanted if not (target / path).exists() or path in differing]
+    written = [path for path in wanted if path in differing or not (target / path).exists()]
     for path in written:
         (target / path).parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(source / path, target / path)
@@ -63,7 +64,7 @@ def init(
         print_json({"written": [str(target / path) for path in written]})
         return
     for path in written:
-        console.print(f"wrote {target / path}", highlight=False, soft_wrap=True)
+        console.print(f"wrote {target / path}", markup=False, highlight=False, soft_wrap=True)
     console.print("next: supabase db push" if written else "nothing to do: the project has it all")
 
 

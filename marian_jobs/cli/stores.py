@@ -5,6 +5,8 @@ from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from typing import TypeVar
 
+from pydantic import SecretStr
+
 from marian_jobs.queue import Queue
 from marian_jobs.settings import Settings
 from marian_jobs.store import Store
@@ -17,7 +19,7 @@ DEADLINE = timedelta(seconds=15)  # somebody waits at the terminal
 
 def settings(database_url: str | None = None) -> Settings:
     """The settings, an option before the environment before `.env`."""
-    return Settings(database_url=database_url) if database_url else Settings()
+    return Settings(MARIAN_DATABASE_URL=SecretStr(database_url)) if database_url else Settings()
 
 
 def open_store(database_url: str | None = None) -> Store:
@@ -25,9 +27,10 @@ def open_store(database_url: str | None = None) -> Store:
     known = settings(database_url)
     if known.database_url is not None:
         return PostgresStore(known.need_database(), deadline=DEADLINE)
+    url, key = known.need_project()
     from marian_jobs.stores.supabase import SupabaseStore  # its client takes a second to import
 
-    return SupabaseStore(*known.need_project())
+    return SupabaseStore(url, key)
 
 
 def with_queue(database_url: str | None, use: Callable[[Queue], Awaitable[T]]) -> T:

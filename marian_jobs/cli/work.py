@@ -4,6 +4,8 @@ import asyncio
 import importlib
 import os
 import sys
+import traceback
+from types import ModuleType
 from typing import Annotated, Literal
 
 import typer
@@ -26,10 +28,12 @@ def worker(
     once: Annotated[bool, typer.Option(help="Run at most one job and end.")] = False,
     processes: Annotated[int, typer.Option(min=1, help="How many processes; restarted when they end unasked.")] = 1,
     log_format: Annotated[Literal["console", "json"], typer.Option(help="How the log looks.")] = "console",
-    log_level: Annotated[str, typer.Option(help="DEBUG, INFO, WARNING or ERROR.")] = "INFO",
+    log_level: Annotated[
+        Literal["DEBUG", "INFO", "WARNING", "ERROR"], typer.Option(case_sensitive=False, help="What is worth a line.")
+    ] = "INFO",
 ) -> None:
     """Runs the handlers of a worker until SIGTERM or Ctrl-C."""
-    logs.set_up(log_format, log_level.upper())
+    logs.set_up(log_format, log_level)
     if processes > 1 and not once:
         raise typer.Exit(asyncio.run(_supervise(processes)))
     found = load(target)
@@ -61,13 +65,7 @@ def load(target: str) -> Worker:
     module_name, _, name = target.partition(":")
     if not module_name or not name:
         raise typer.BadParameter(f"{target!r}: expected MODULE:WORKER, e.g. app.jobs:worker")
-    sys.path.insert(0, os.getcwd())
-    try:
-        found = importlib.import_module(module_name)
-    except ModuleNotFoundError as e:
-        if e.name is not None and module_name.split(".")[0] == e.name.split(".")[0]:
-            raise MarianError(f"no module {e.name!r} here; run the command where it can be imported") from None
-        raise
+    found = _imported(module_name)
     try:
         made = getattr(found, name)
     except AttributeError:
@@ -75,3 +73,14 @@ def load(target: str) -> Worker:
     if not isinstance(made, Worker):
         raise MarianError(f"{target}: expected a marian_jobs.Worker, found a {type(made).__name__}")
     return made
+
+
+def _imported(name: str) -> ModuleType:
+    sys.path.insert(0, os.getcwd())
+    try:
+        return importlib.import_module(name)
+    except Exception as e:
+        if isinstance(e, ModuleNotFoundError) and e.name and f"{name}.".startswith(f"{e.name}."):
+            raise MarianError(f"no module {e.name!r} here; run the command where it can be imported") from None
+        traceback.print_exc()  # what went wrong is in the user's code, and so is the line that is looked for
+        raise MarianError(f"module {name!r} could not be imported: {type(e).__name__}: {e}") from None
