@@ -148,7 +148,6 @@ class Worker:
         grace. Raises `StoreRefused` when the store may not be used, `WorkerExhausted` when handlers would not stop.
         """
         self._need_handlers()
-        self._stopping.clear()
         if signals:
             self._listen_to_signals()
         await self._outage.ride_out(self._open)
@@ -165,6 +164,7 @@ class Worker:
             for task in (recording, stopping, feeding):
                 task.cancel()
             await self._slots.close()
+            self._stopping.clear()
             if signals:
                 self._ignore_signals()
         if feeding.done() and not feeding.cancelled() and (error := feeding.exception()):

@@ -15,7 +15,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from marian_jobs import Job, PostgresStore, Status, Worker, new_job
+from marian_jobs import Job, JobFilter, PostgresStore, Status, Worker, new_job
 from marian_jobs.job import FINISHED
 from tests.needs import need
 from tests.worker.test_worker import running
@@ -145,7 +145,7 @@ def pooled(database: str, tmp_path: Path) -> Iterator[str]:
     (tmp_path / "pgbouncer.ini").write_text(
         f"[databases]\n* = host={parts['host']} port={parts['port']} user=postgres password=postgres\n"
         f"[pgbouncer]\nlisten_addr = 127.0.0.1\nlisten_port = {port}\nauth_type = any\nauth_file = {tmp_path}/users.txt\n"
-        "pool_mode = transaction\nmax_prepared_statements = 0\nunix_socket_dir =\n"
+        "pool_mode = transaction\nunix_socket_dir =\n"
         "ignore_startup_parameters = extra_float_digits\n"
     )
     for directory in (tmp_path, *tmp_path.parents):
@@ -176,7 +176,7 @@ async def test_everything_but_listening_works_behind_a_transaction_mode_pooler(p
         worker.handler("slow")(lambda job: time.sleep(1.5))
         jobs = await store.enqueue([*(new_job("t", key=f"k{n}") for n in range(50)), new_job("slow")])
         async with running(worker), asyncio.timeout(15):
-            while not all((await store.get(job.id)).status in FINISHED for job in jobs):  # type: ignore[union-attr]
+            while not all(job.status in FINISHED for job in await store.find(JobFilter(limit=100))):
                 await asyncio.sleep(0.05)
         last = await store.get(jobs[-1].id)
         assert last is not None

@@ -382,6 +382,22 @@ class TestClaiming:
         assert -0.05 <= started[0] - due < 0.4
 
 
+class TestStop:
+    async def test_a_stop_that_comes_before_the_start_is_not_lost(self, store: Store) -> None:
+        worker = Worker(store)
+        worker.handler("t")(lambda job: None)
+        worker.stop()
+        await asyncio.wait_for(worker.run(signals=False), 5)
+
+    async def test_a_worker_may_run_again(self, store: Store) -> None:
+        worker = Worker(store)
+        worker.handler("t")(lambda job: None)
+        for _ in range(2):
+            job = await put(store)
+            async with running(worker):
+                assert (await ended(store, job)).status is Status.SUCCEEDED
+
+
 class TestRegistration:
     @pytest.mark.parametrize(
         "options", [{"timeout": 0}, {"timeout": -1}, {"timeout": float("nan")}, {"timeout": float("inf")}, {"limit": 0}]
