@@ -198,8 +198,21 @@ $$;
 comment on function public.enqueue_jobs(jsonb) is
   'Makes many jobs in one transaction: one row per element, in order, each as enqueue_job would answer it. All or nothing: any refusal (MJ409, a violated check) refuses the whole call.';
 
+create function public.marian_jobs_enqueue_batch(p_jobs jsonb)
+returns jsonb
+language sql
+set search_path = ''
+as $$
+  -- One value, however many rows: an API cuts an answer of more than 1,000 rows after its effect.
+  select coalesce(jsonb_agg(to_jsonb(j)), '[]') from public.enqueue_jobs(p_jobs) j
+$$;
+
+comment on function public.marian_jobs_enqueue_batch(jsonb) is
+  'Internal to clients of the API: enqueue_jobs with its rows as one JSON array.';
+
 select public.marian_jobs_restrict(
   'public.job_backoff(integer)',
   'public.marian_jobs_wake(text[])',
   'public.enqueue_job(text, jsonb, uuid, text, integer, integer, timestamptz, uuid, interval)',
-  'public.enqueue_jobs(jsonb)');
+  'public.enqueue_jobs(jsonb)',
+  'public.marian_jobs_enqueue_batch(jsonb)');

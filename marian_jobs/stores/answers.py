@@ -1,0 +1,126 @@
+"""What a Supabase project's API answers, read without any IO: rows from JSON, and refusals in this package's words."""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
+from datetime import datetime, timedelta
+from typing import Any, Final
+from uuid import UUID
+
+from marian_jobs.errors import BY_SQLSTATE, InvalidArgument, MarianError, StoreRefused, StoreUnavailable
+from marian_jobs.job import Enqueued, Job, NewJob, Status
+from marian_jobs.store import Poll, Stat
+
+NAMES: Final = [f.name for f in fields(Job)]
+BUSY: Final = frozenset({429, 502, 503, 504})
+NOT_RELOADED: Final = "PGRST202"
+
+_INTERVAL = re.compile(r"(?:(-?\d+) days? ?)?(?:(-)?(\d+):(\d\d):(\d\d(?:\.\d+)?))?")
+
+
+class Refusal(Exception):
+    """An answer that is an error: its HTTP status, the database's or the API's code, and what it says."""
+
+    def __init__(self, status: int, code: str, message: str, retry_after: float | None) -> None:
+        super().__init__(f"HTTP {status} {code}: {message}")
+        self.status = status
+        self.code = code
+        self.message = message
+        self.retry_after = retry_after
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether the API could not answer now; whether the call had its effect is not known."""
+        return self.status in BUSY
+
+    @property
+    def had_no_effect(self) -> bool:
+        """Whether the call surely was not carried out, and may be sent again whatever it is."""
+        return self.status == 429 or self.code == NOT_RELOADED
+
+    def explained(self) -> MarianError:
+        """The error to raise in its place."""
+        if self.code in BY_SQLSTATE:
+            return BY_SQLSTATE[self.code](self.message)
+        if self.code == "23503":
+            return InvalidArgument("user_id: no such user in auth.users")
+        if self.code.startswith(("22", "23")):
+            return InvalidArgument(self.message)
+        if self.code == NOT_RELOADED or self.status == 404:
+            return StoreRefused(
+                "the API does not know the queue's functions: run the migrations (supabase db push); "
+                "if they have just run, the API has not reloaded its schema yet"
+            )
+        if self.code == "42501" or self.status == 403:
+            return StoreRefused("this key may not work on the queue: use the service_role key or an sb_secret_ key")
+        if self.status == 401:
+            return StoreRefused(f"the API refused the key: {self.message}")
+        if self.is_busy or self.status >= 500:
+            return StoreUnavailable(f"the API could not answer (HTTP {self.status}): {self.message}")
+        return StoreRefused(f"the API refused the call (HTTP {self.status}): {self.message}")
+
+
+def refusal(status: int, body: Any, retry_after: str | None) -> Refusal:
+    """The refusal that an answer of 400 or more is."""
+    said = body if isinstance(body, Mapping) else {}
+    try:
+        seconds = None if retry_after is None else float(retry_after)
+    except ValueError:
+        seconds = None  # a date: our own back-off serves as well
+    return Refusal(status, str(said.get("code") or ""), str(said.get("message") or "no reason given")[:500], seconds)
+
+
+def to_job(row: Mapping[str, Any]) -> Job:
+    """The job of a row as JSON."""
+    return Job(
+        id=UUID(row["id"]),
+        user_id=None if row["user_id"] is None else UUID(row["user_id"]),
+        type=row["type"],
+        status=Status(row["status"]),
+        payload=row["payload"],
+        idempotency_key=row["idempotency_key"],
+        attempts=row["attempts"],
+        max_attempts=row["max_attempts"],
+        priority=row["priority"],
+        run_after=datetime.fromisoformat(row["run_after"]),
+        lease_until=None if row["lease_until"] is None else datetime.fromisoformat(row["lease_until"]),
+        error=row["error"],
+        created_at=datetime.fromisoformat(row["created_at"]),
+        updated_at=datetime.fromisoformat(row["updated_at"]),
+    )
+
+
+def to_enqueued(row: Mapping[str, Any], new: NewJob) -> Enqueued:
+    """The answer to enqueueing `new`."""
+    job = to_job(row)
+    return Enqueued(**{name: getattr(job, name) for name in NAMES}, created=job.id == new.id)
+
+
+def to_poll(found: Sequence[Mapping[str, Any]]) -> Poll:
+    """What `marian_jobs_poll` answered."""
+    jobs = [to_job(row) for row in found if row["id"] is not None]
+    return Poll(jobs, found[0]["reclaimed"], to_duration(found[-1]["due_in"]))
+
+
+def to_stat(row: Mapping[str, Any]) -> Stat:
+    """A line of `job_stats()`."""
+    return Stat(
+        row["type"], Status(row["status"]), row["count"], to_duration(row["oldest_due_age"]), row["expired_leases"]
+    )
+
+
+def to_duration(text: str | None) -> timedelta | None:
+    """An interval as Postgres writes it: `1 day 02:03:04.5`."""
+    if text is None:
+        return None
+    match = _INTERVAL.fullmatch(text)
+    if match is None:
+        raise StoreRefused(f"the API answered an interval in an unknown style: {text[:40]!r}")
+    days, minus, hours, minutes, seconds = match.groups()
+    time = timedelta(hours=int(hours or 0), minutes=int(minutes or 0), seconds=float(seconds or 0))
+    return timedelta(days=int(days or 0)) + (-time if minus else time)
+
+
+def from_duration(duration: timedelta | None) -> str | None:
+    """An interval as Postgres reads it."""
+    return None if duration is None else f"{duration.total_seconds():.6f} seconds"

@@ -1,0 +1,283 @@
+"""The queue over a Supabase project's API, by supabase-py: every move an RPC, with the service role's key.
+
+A call is sent again only where a second time changes nothing, or where it surely was not carried out. HTTP/1.1, since
+idle HTTP/2 connections are dropped by gateways without a word; the pool keeps a few connections alive.
+"""
+
+import asyncio
+import json
+from collections.abc import Callable, Collection, Iterator, Sequence
+from datetime import timedelta
+from typing import Any, TypeVar
+from uuid import UUID
+
+import httpx
+from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, stop_after_delay, wait_random_exponential
+
+from marian_jobs.errors import NotSupported, StoreRefused, StoreUnavailable
+from marian_jobs.job import Enqueued, Held, Job, NewJob
+from marian_jobs.store import MOST_CLAIMED, Alarm, Failure, JobFilter, Poll, Stat
+from marian_jobs.stores import answers, rows
+from marian_jobs.stores.alarm import SleepAlarm
+from marian_jobs.stores.answers import Refusal, from_duration
+from supabase import AsyncClient, AsyncClientOptions, acreate_client
+
+T = TypeVar("T")
+
+DEADLINE = timedelta(seconds=30)
+RELOAD_PATIENCE = timedelta(seconds=5)
+LARGEST_BATCH = 500  # well below the 1,000 rows at which PostgREST cuts an answer
+_POOL = httpx.Limits(max_connections=20, max_keepalive_connections=10, keepalive_expiry=30)
+_NOT_SENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
+_backoff = wait_random_exponential(multiplier=0.1, max=2)
+
+
+class SupabaseStore:
+    """Keeps jobs in a Supabase project, reached by its URL and its service_role (or `sb_secret_…`) key.
+
+    `deadline` bounds every call. `SupabaseStore` cannot join a transaction and cannot be woken: workers poll.
+    """
+
+    def __init__(self, url: str, service_role_key: str, *, deadline: timedelta = DEADLINE) -> None:
+        if not url.startswith(("http://", "https://")):
+            raise ValueError("url: expected the project's URL, https://….supabase.co")
+        if service_role_key.startswith("sb_publishable_"):
+            raise ValueError("service_role_key: that is a publishable key; workers need the secret one")
+        self._url = url
+        self._key = service_role_key
+        self._deadline = deadline.total_seconds()
+        self._http: httpx.AsyncClient | None = None
+        self._client: AsyncClient | None = None
+
+    def __repr__(self) -> str:
+        return f"SupabaseStore({self._url!r})"
+
+    async def __aenter__(self) -> "SupabaseStore":
+        await self.open()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def open(self) -> None:
+        """Connects and checks that the key may work on the queue; `StoreRefused` says why not."""
+        if self._client is None:
+            self._http = httpx.AsyncClient(
+                limits=_POOL, timeout=self._deadline, http2=False, event_hooks={"response": [_raise_refusal]}
+            )
+            options = AsyncClientOptions(
+                auto_refresh_token=False, persist_session=False, httpx_client=self._http, postgrest_client_retry=False
+            )
+            try:
+                self._client = await acreate_client(self._url, self._key, options)
+            except Exception as e:
+                await self.close()
+                raise StoreRefused(f"supabase-py refused the URL or the key: {type(e).__name__}") from None
+        try:
+            await self._harmless("marian_jobs_next_due", p_types=[])
+        except BaseException:
+            await self.close()
+            raise
+
+    async def close(self) -> None:
+        """Gives back the connections."""
+        if self._http is not None:
+            http, self._http, self._client = self._http, None, None
+            await http.aclose()
+
+    async def enqueue(self, jobs: Sequence[NewJob], *, connection: object | None = None) -> list[Enqueued]:
+        """See `Store.enqueue`; `connection` is refused."""
+        if connection is not None:
+            raise NotSupported("SupabaseStore cannot join a transaction: use PostgresStore for connection=")
+        if not jobs:
+            return []
+        elements = [json.loads(rows.element(job)) for job in jobs]
+        found = await self._harmless("marian_jobs_enqueue_batch", p_jobs=elements)
+        return [answers.to_enqueued(row, new) for row, new in zip(found, jobs, strict=True)]
+
+    async def claim(self, limit: int, types: Collection[str] | None, lease: timedelta) -> list[Job]:
+        """See `Store.claim`. Not sent again when its reply was lost: what it leased comes back when the lease ends."""
+        wanted = None if types is None else list(types)
+        return _jobs(await self._once("claim_jobs", p_limit=limit, p_types=wanted, p_lease=from_duration(lease)))
+
+    async def poll(self, limit: int, types: Collection[str], lease: timedelta) -> Poll:
+        """See `Store.poll`. Like `claim`, not sent again when its reply was lost."""
+        return answers.to_poll(
+            await self._once("marian_jobs_poll", p_limit=limit, p_types=list(types), p_lease=from_duration(lease))
+        )
+
+    async def complete(self, held: Sequence[Held]) -> set[Held]:
+        """See `Store.complete`."""
+        accepted = set(held)
+        for batch in _batches(held):
+            refused = await self._harmless("marian_jobs_settle", **_tokens(batch))
+            accepted.difference_update(Held(UUID(row["id"]), row["attempt"]) for row in refused)
+        return accepted
+
+    async def fail(self, failures: Sequence[Failure]) -> list[Job]:
+        """See `Store.fail`."""
+        failed: list[Job] = []
+        for batch in _batches(failures):
+            failed += _jobs(
+                await self._harmless(
+                    "fail_jobs",
+                    p_ids=[str(f.id) for f in batch],
+                    p_attempts=[f.attempt for f in batch],
+                    p_errors=[f.error for f in batch],
+                    p_retry_in=[from_duration(f.retry_in) for f in batch],
+                    p_dead=[f.dead for f in batch],
+                )
+            )
+        return failed
+
+    async def extend(self, held: Sequence[Held], lease: timedelta) -> set[Held]:
+        """See `Store.extend`."""
+        ids: list[UUID] = []
+        for batch in _batches(held):
+            found = await self._harmless("extend_leases", **_tokens(batch), p_lease=from_duration(lease))
+            ids += [UUID(id) for id in found]
+        return rows.still_held(held, ids)
+
+    async def release(self, held: Sequence[Held], delay: timedelta = timedelta(0)) -> list[Job]:
+        """See `Store.release`."""
+        released: list[Job] = []
+        for batch in _batches(held):
+            released += _jobs(await self._harmless("release_jobs", **_tokens(batch), p_delay=from_duration(delay)))
+        return released
+
+    async def reclaim(self, limit: int = MOST_CLAIMED) -> list[Job]:
+        """See `Store.reclaim`."""
+        return _jobs(await self._harmless("reclaim_expired", p_limit=limit))
+
+    async def cancel(self, job_id: UUID) -> Job | None:
+        """See `Store.cancel`."""
+        return _job(await self._once("cancel_job", p_id=str(job_id)))
+
+    async def retry(self, job_id: UUID, max_attempts: int | None = None) -> Job | None:
+        """See `Store.retry`."""
+        return _job(await self._once("retry_job", p_id=str(job_id), p_max_attempts=max_attempts))
+
+    async def get(self, job_id: UUID) -> Job | None:
+        """See `Store.get`."""
+        return _job(
+            await self._patiently(lambda db: db.table("marian_jobs").select("*").eq("id", str(job_id)), _may_repeat)
+        )
+
+    async def find(self, which: JobFilter) -> Sequence[Job]:
+        """See `Store.find`."""
+
+        def query(db: AsyncClient) -> Any:
+            page = db.table("marian_jobs").select("*")
+            for column in ("status", "type", "user_id", "idempotency_key"):
+                if (value := getattr(which, column)) is not None:
+                    page = page.eq(column, str(value))
+            if which.before is not None:
+                made, id = which.before[0].isoformat(), which.before[1]
+                page = page.or_(f'created_at.lt."{made}",and(created_at.eq."{made}",id.lt.{id})')
+            return page.order("created_at", desc=True).order("id", desc=True).limit(min(which.limit, MOST_CLAIMED))
+
+        return _jobs(await self._patiently(query, _may_repeat))
+
+    async def prune(self, succeeded_older: timedelta | None, dead_older: timedelta | None, limit: int = 10_000) -> int:
+        """See `Store.prune`."""
+        count: int = await self._harmless(
+            "prune_jobs",
+            p_succeeded_older=from_duration(succeeded_older),
+            p_dead_older=from_duration(dead_older),
+            p_limit=limit,
+        )
+        return count
+
+    async def stats(self) -> Sequence[Stat]:
+        """See `Store.stats`."""
+        return [answers.to_stat(row) for row in await self._harmless("job_stats")]
+
+    def for_another_loop(self) -> "SupabaseStore":
+        """See `Store.for_another_loop`."""
+        return SupabaseStore(self._url, self._key, deadline=timedelta(seconds=self._deadline))
+
+    def alarm(self, types: Collection[str]) -> Alarm:
+        """See `Store.alarm`: there is no LISTEN over HTTP, only the passing of time."""
+        return SleepAlarm()
+
+    async def _once(self, function: str, **arguments: Any) -> Any:
+        return await self._patiently(lambda db: db.rpc(function, arguments), _was_not_carried_out)
+
+    async def _harmless(self, function: str, **arguments: Any) -> Any:
+        return await self._patiently(lambda db: db.rpc(function, arguments), _may_repeat)
+
+    async def _patiently(self, query: Callable[[AsyncClient], Any], again: Callable[[BaseException], bool]) -> Any:
+        """What the query answers, sent again with back-off while `again` allows it and the deadline has not come."""
+        if self._client is None:
+            raise StoreUnavailable("the store is not open: use it as `async with`, or call open()")
+        try:
+            async with asyncio.timeout(self._deadline):
+                async for attempt in AsyncRetrying(
+                    retry=retry_if_exception(again), wait=_pause, stop=_stop(self._deadline), reraise=True
+                ):
+                    with attempt:
+                        return (await query(self._client).execute()).data
+        except TimeoutError:
+            raise StoreUnavailable(f"the API did not answer within {self._deadline:g} s") from None
+        except Refusal as e:
+            raise e.explained() from None
+        except httpx.HTTPError as e:
+            # Without its cause: an httpx error holds the request, and the request's headers hold the key.
+            raise StoreUnavailable(f"the API could not be reached: {type(e).__name__}") from None
+        raise AssertionError("unreachable: the attempts end by an answer or an error")
+
+
+async def _raise_refusal(response: httpx.Response) -> None:
+    """Answers of 400 and more, before supabase-py folds them into an error without their status."""
+    if response.status_code < 400:
+        return
+    await response.aread()
+    try:
+        body = response.json()
+    except ValueError:
+        body = None
+    raise answers.refusal(response.status_code, body, response.headers.get("retry-after"))
+
+
+def _was_not_carried_out(error: BaseException) -> bool:
+    return isinstance(error, _NOT_SENT) or (isinstance(error, Refusal) and error.had_no_effect)
+
+
+def _may_repeat(error: BaseException) -> bool:
+    return isinstance(error, httpx.TransportError) or (
+        isinstance(error, Refusal) and (error.is_busy or error.had_no_effect)
+    )
+
+
+def _pause(state: RetryCallState) -> float:
+    error = state.outcome.exception() if state.outcome else None
+    asked = error.retry_after if isinstance(error, Refusal) else None
+    return max(_backoff(state), asked or 0.0)
+
+
+def _stop(deadline: float) -> Callable[[RetryCallState], bool]:
+    whole, reload = stop_after_delay(deadline), stop_after_delay(RELOAD_PATIENCE.total_seconds())
+
+    def stop(state: RetryCallState) -> bool:
+        error = state.outcome.exception() if state.outcome else None
+        not_reloaded = isinstance(error, Refusal) and error.code == answers.NOT_RELOADED
+        return reload(state) if not_reloaded else whole(state)
+
+    return stop
+
+
+def _tokens(held: Sequence[Held]) -> dict[str, Any]:
+    ordered = sorted(held)
+    return {"p_ids": [str(token.id) for token in ordered], "p_attempts": [token.attempt for token in ordered]}
+
+
+def _batches(items: Sequence[T]) -> Iterator[Sequence[T]]:
+    return (items[start : start + LARGEST_BATCH] for start in range(0, len(items), LARGEST_BATCH))
+
+
+def _jobs(found: Sequence[Any]) -> list[Job]:
+    return [answers.to_job(row) for row in found]
+
+
+def _job(found: Sequence[Any]) -> Job | None:
+    return answers.to_job(found[0]) if found else None
