@@ -30,7 +30,7 @@ def open_store(database_url: str | None = None) -> Store:
     url, key = known.need_project()
     from marian_jobs.stores.supabase import SupabaseStore  # its client takes a second to import
 
-    return SupabaseStore(url, key)
+    return SupabaseStore(url, key, deadline=DEADLINE)
 
 
 def with_queue(database_url: str | None, use: Callable[[Queue], Awaitable[T]]) -> T:
