@@ -1,5 +1,8 @@
 """Background jobs for AI applications on Supabase: one Postgres table is the queue."""
 
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from marian_jobs.backoff import Backoff
 from marian_jobs.checks import new_job
 from marian_jobs.errors import (
@@ -22,6 +25,20 @@ from marian_jobs.worker import Context, Dead, Retry, Snooze, Worker, WorkerExhau
 
 __version__ = "0.1.0"
 
+if TYPE_CHECKING:
+    from marian_jobs.stores.supabase import SupabaseStore
+    from marian_jobs.users import Page, UserJobs
+
+_LATE = {"SupabaseStore": "marian_jobs.stores.supabase", "UserJobs": "marian_jobs.users", "Page": "marian_jobs.users"}
+
+
+def __getattr__(name: str) -> Any:
+    """What needs supabase-py is imported when it is first asked for: that takes a second."""
+    if name in _LATE:
+        return getattr(import_module(_LATE[name]), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
 __all__ = [
     "Backoff",
     "Context",
@@ -38,6 +55,7 @@ __all__ = [
     "MemoryStore",
     "NewJob",
     "NotSupported",
+    "Page",
     "PostgresStore",
     "Queue",
     "Retry",
@@ -48,7 +66,9 @@ __all__ = [
     "Store",
     "StoreRefused",
     "StoreUnavailable",
+    "SupabaseStore",
     "SyncQueue",
+    "UserJobs",
     "Worker",
     "WorkerExhausted",
     "new_job",

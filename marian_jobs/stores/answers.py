@@ -1,4 +1,4 @@
-"""What a Supabase project's API answers, read without any IO: rows from JSON, and refusals in this package's words."""
+"""What a Supabase project's API answers, rows from JSON, and refusals in this package's words."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -6,6 +6,8 @@ from dataclasses import fields
 from datetime import datetime, timedelta
 from typing import Any, Final
 from uuid import UUID
+
+import httpx
 
 from marian_jobs.errors import BY_SQLSTATE, InvalidArgument, MarianError, StoreRefused, StoreUnavailable
 from marian_jobs.job import Enqueued, Job, NewJob, Status
@@ -58,6 +60,18 @@ class Refusal(Exception):
         if self.is_busy or self.status >= 500:
             return StoreUnavailable(f"the API could not answer (HTTP {self.status}): {self.message}")
         return StoreRefused(f"the API refused the call (HTTP {self.status}): {self.message}")
+
+
+async def raise_refusal(response: httpx.Response) -> None:
+    """A hook for httpx: raises answers of 400 and more before supabase-py folds them into an error without status."""
+    if response.status_code < 400:
+        return
+    await response.aread()
+    try:
+        body = response.json()
+    except ValueError:
+        body = None
+    raise refusal(response.status_code, body, response.headers.get("retry-after"))
 
 
 def refusal(status: int, body: Any, retry_after: str | None) -> Refusal:

@@ -19,7 +19,7 @@ from marian_jobs.job import Enqueued, Held, Job, NewJob
 from marian_jobs.store import MOST_CLAIMED, Alarm, Failure, JobFilter, Poll, Stat
 from marian_jobs.stores import answers, rows
 from marian_jobs.stores.alarm import SleepAlarm
-from marian_jobs.stores.answers import Refusal, from_duration
+from marian_jobs.stores.answers import Refusal, from_duration, raise_refusal
 from supabase import AsyncClient, AsyncClientOptions, acreate_client
 
 T = TypeVar("T")
@@ -63,7 +63,7 @@ class SupabaseStore:
         """Connects and checks that the key may work on the queue; `StoreRefused` says why not."""
         if self._client is None:
             self._http = httpx.AsyncClient(
-                limits=_POOL, timeout=self._deadline, http2=False, event_hooks={"response": [_raise_refusal]}
+                limits=_POOL, timeout=self._deadline, http2=False, event_hooks={"response": [raise_refusal]}
             )
             options = AsyncClientOptions(
                 auto_refresh_token=False, persist_session=False, httpx_client=self._http, postgrest_client_retry=False
@@ -225,18 +225,6 @@ class SupabaseStore:
             # Without its cause: an httpx error holds the request, and the request's headers hold the key.
             raise StoreUnavailable(f"the API could not be reached: {type(e).__name__}") from None
         raise AssertionError("unreachable: the attempts end by an answer or an error")
-
-
-async def _raise_refusal(response: httpx.Response) -> None:
-    """Answers of 400 and more, before supabase-py folds them into an error without their status."""
-    if response.status_code < 400:
-        return
-    await response.aread()
-    try:
-        body = response.json()
-    except ValueError:
-        body = None
-    raise answers.refusal(response.status_code, body, response.headers.get("retry-after"))
 
 
 def _was_not_carried_out(error: BaseException) -> bool:

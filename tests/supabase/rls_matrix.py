@@ -115,6 +115,7 @@ FUNCTIONS = [
     Function("marian_jobs_check_isolation", {"p_function": "f"},                                    R, R, R, DONE),
     Function("marian_jobs_check_lease", {"p_function": "f", "p_lease": "1 second"},                 R, R, R, DONE),
     Function("marian_jobs_claim_head", {"p_type": "t", "p_now": "2026-01-01T00:00:00Z"},            R, R, R, DONE),
+    Function("marian_jobs_enqueue_batch", {"p_jobs": [{"type": "t", "user_id": A}]},                R, R, R, DONE),
     Function("marian_jobs_next_due", {"p_types": ["t"]},                                            R, R, R, DONE),
     Function("marian_jobs_poll", {"p_limit": 1, "p_types": ["t"], "p_lease": "1 second"},           R, R, R, DONE),
     Function("marian_jobs_restrict", {"p_functions": []},                                           R, R, R, DONE),
