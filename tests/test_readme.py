@@ -25,7 +25,7 @@ async def test_the_python_blocks_run(database: str) -> None:
 def test_the_sql_blocks_run(database: str) -> None:
     with psycopg.connect(database) as connection:
         for block in blocks("sql"):
-            assert connection.execute(block).fetchall()  # type: ignore[arg-type]
+            assert connection.execute(block).fetchall()
 
 
 def test_it_stays_readable_in_one_sitting() -> None:

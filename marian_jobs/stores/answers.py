@@ -15,7 +15,8 @@ from marian_jobs.store import Poll, Stat
 
 NAMES: Final = [f.name for f in fields(Job)]
 BUSY: Final = frozenset({429, 502, 503, 504})
-NOT_RELOADED: Final = "PGRST202"
+# A function or table that is not there, or not there yet as far as the API knows.
+NOT_RELOADED: Final = frozenset({"PGRST202", "PGRST205", "42883", "42P01"})
 
 _INTERVAL = re.compile(r"(?:(-?\d+) days? ?)?(?:(-)?(\d+):(\d\d):(\d\d(?:\.\d+)?))?")
 
@@ -38,7 +39,7 @@ class Refusal(Exception):
     @property
     def had_no_effect(self) -> bool:
         """Whether the call surely was not carried out, and may be sent again whatever it is."""
-        return self.status == 429 or self.code == NOT_RELOADED
+        return self.status == 429 or self.code in NOT_RELOADED
 
     def explained(self) -> MarianError:
         """The error to raise in its place."""
@@ -48,7 +49,7 @@ class Refusal(Exception):
             return InvalidArgument("user_id: no such user in auth.users")
         if self.code.startswith(("22", "23")):
             return InvalidArgument(self.message)
-        if self.code == NOT_RELOADED or self.status == 404:
+        if self.code in NOT_RELOADED or self.status == 404:
             return StoreRefused(
                 "the API does not know the queue's functions: run the migrations (supabase db push); "
                 "if they have just run, the API has not reloaded its schema yet"

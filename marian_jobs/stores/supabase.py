@@ -248,7 +248,7 @@ def _stop(deadline: float) -> Callable[[RetryCallState], bool]:
 
     def stop(state: RetryCallState) -> bool:
         error = state.outcome.exception() if state.outcome else None
-        not_reloaded = isinstance(error, Refusal) and error.code == answers.NOT_RELOADED
+        not_reloaded = isinstance(error, Refusal) and error.code in answers.NOT_RELOADED
         return reload(state) if not_reloaded else whole(state)
 
     return stop

@@ -40,7 +40,7 @@ class PlanReader:
     def run(self, text: str, *parameters: object) -> tuple[list[Any], list[Node]]:
         """The statement's rows, and the nodes of every plan inside the functions it called."""
         self._messages.clear()
-        rows = self._connection.execute(text, parameters).fetchall()  # type: ignore[arg-type]
+        rows = self._connection.execute(text, parameters).fetchall()
         return rows, [node for message in self._messages for node in _nodes(message)]
 
 

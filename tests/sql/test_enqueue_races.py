@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import psycopg
@@ -24,7 +25,7 @@ def connected(dsn: str, *, autocommit: bool = True) -> Iterator[psycopg.Connecti
 
 
 def one(connection: psycopg.Connection[Any], text: str, *parameters: object) -> Any:
-    row = connection.execute(text, parameters).fetchone()  # type: ignore[arg-type]
+    row = connection.execute(text, parameters).fetchone()
     assert row is not None
     return row[0]
 
@@ -48,11 +49,15 @@ def together(count: int, work: Callable[[int], Any]) -> list[Any]:
         return list(threads.map(run, range(count)))
 
 
+def one_of(connections: list[psycopg.Connection[Any]], key: str, number: int) -> Any:
+    return one(connections[number], ENQUEUE, key)
+
+
 def test_twenty_at_once_get_one_id(database: str) -> None:
     with ThreadPoolExecutor(20) as pool:
         connections = list(pool.map(lambda _: psycopg.connect(database, autocommit=True), range(20)))
     for turn in range(20):
-        ids = together(20, lambda n, turn=turn: one(connections[n], ENQUEUE, f"race {turn}"))
+        ids = together(20, partial(one_of, connections, f"race {turn}"))
         assert len(set(ids)) == 1
     with connected(database) as connection:
         assert one(connection, "select count(*) from public.marian_jobs") == 20
@@ -133,14 +138,14 @@ def test_a_job_from_a_long_transaction_is_due_when_it_was_enqueued(database: str
 @pytest.mark.parametrize("level", ["repeatable read", "serializable"])
 def test_a_snapshot_too_old_for_an_answer_is_refused_as_such(database: str, level: str) -> None:
     with connected(database, autocommit=False) as old, connected(database) as other:
-        old.execute(f"set transaction isolation level {level}")  # type: ignore[arg-type]
+        old.execute(f"set transaction isolation level {level}")
         old.execute("select 1 from public.marian_jobs")
         other.execute(ENQUEUE, ("k",))
         with pytest.raises(psycopg.Error) as refusal:
             old.execute(ENQUEUE, ("k",))
         assert refusal.value.sqlstate == "MJ425"
     with connected(database, autocommit=False) as old:
-        old.execute(f"set transaction isolation level {level}")  # type: ignore[arg-type]
+        old.execute(f"set transaction isolation level {level}")
         assert one(old, ENQUEUE, "fresh")
         assert one(old, ENQUEUE, None)
         with pytest.raises(psycopg.Error) as refusal:

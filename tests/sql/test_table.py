@@ -8,7 +8,7 @@ import pytest
 
 def run(dsn: str, text: str, *parameters: object) -> list[Any]:
     with psycopg.connect(dsn, autocommit=True) as connection:
-        return connection.execute(text, parameters).fetchall()  # type: ignore[arg-type]
+        return connection.execute(text, parameters).fetchall()
 
 
 @pytest.mark.parametrize(

@@ -115,7 +115,7 @@ def unknown_to_the_api(stack: Stack) -> Iterator[Callable[[], None]]:
     with psycopg.connect(stack.dsn, autocommit=True) as connection:
 
         def rename(old: str, new: str) -> None:
-            connection.execute(f"alter function public.{old}(text[]) rename to {new}")  # type: ignore[arg-type]
+            connection.execute(f"alter function public.{old}(text[]) rename to {new}")
             connection.execute("notify pgrst, 'reload schema'")
 
         rename("marian_jobs_next_due", "not_there_yet")

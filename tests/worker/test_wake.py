@@ -28,7 +28,7 @@ select coalesce(sum(calls), 0) from extensions.pg_stat_statements s join pg_data
 
 def one(dsn: str, text: str) -> Any:
     with psycopg.connect(dsn, autocommit=True) as connection:
-        row = connection.execute(text).fetchone()  # type: ignore[arg-type]
+        row = connection.execute(text).fetchone()
     assert row is not None
     return row[0]
 
@@ -120,7 +120,7 @@ def test_waking_leaves_enqueueing_most_of_its_speed(database: str) -> None:
         def load(_: int) -> None:
             with psycopg.connect(database, autocommit=True) as connection:
                 for _ in range(150):
-                    connection.execute(call)  # type: ignore[arg-type]
+                    connection.execute(call)
 
         begun = time.monotonic()
         with ThreadPoolExecutor(8) as threads:
@@ -144,7 +144,8 @@ def pooled(database: str, tmp_path: Path) -> Iterator[str]:
     (tmp_path / "users.txt").write_text('"postgres" "postgres"\n')
     (tmp_path / "pgbouncer.ini").write_text(
         f"[databases]\n* = host={parts['host']} port={parts['port']} user=postgres password=postgres\n"
-        f"[pgbouncer]\nlisten_addr = 127.0.0.1\nlisten_port = {port}\nauth_type = any\nauth_file = {tmp_path}/users.txt\n"
+        f"[pgbouncer]\nlisten_addr = 127.0.0.1\nlisten_port = {port}\nauth_type = any\n"
+        f"auth_file = {tmp_path}/users.txt\n"
         "pool_mode = transaction\nunix_socket_dir =\n"
         "ignore_startup_parameters = extra_float_digits\n"
     )
