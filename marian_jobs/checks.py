@@ -110,6 +110,17 @@ def lease(name: str, value: object) -> timedelta:
     return checked
 
 
+def limit(max_running: int | None, rate: int | None, per: timedelta | None) -> None:
+    """Refuses what bounds nothing: numbers below 1, a rate without its time or the other way round."""
+    if max_running is not None:
+        integer("max_running", max_running, 1, INT32[1])
+    if (rate is None) != (per is None):
+        raise ValueError("rate and per: give both or neither")
+    if rate is not None:
+        integer("rate", rate, 1, 100_000)
+        lease("per", per)
+
+
 def json_object(payload: object, *, largest: int = LARGEST_PAYLOAD) -> JsonObject:
     """The payload, if it is a JSON object of plain JSON values, at most `largest` bytes of UTF-8 JSON, and 512 deep."""
     if not isinstance(payload, Mapping):

@@ -12,7 +12,7 @@ from uuid import UUID
 from marian_jobs import checks
 from marian_jobs.errors import MarianError
 from marian_jobs.job import Enqueued, Job, JsonObject, NewJob
-from marian_jobs.store import JobFilter, Stat, Store
+from marian_jobs.store import JobFilter, Limit, Stat, Store
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -116,6 +116,27 @@ class Queue:
         await self._ready()
         return await self._store.prune(succeeded_older, dead_older, limit)
 
+    async def pause(self, type: str) -> None:
+        """No job of the type is claimed any more, by any worker or edge function; those that run go on."""
+        await self._ready()
+        await self._store.pause(checks.text("type", type, longest=128))
+
+    async def resume(self, type: str) -> None:
+        """Jobs of the type are claimed again."""
+        await self._ready()
+        await self._store.resume(checks.text("type", type, longest=128))
+
+    async def limit(
+        self, type: str, *, max_running: int | None = None, rate: int | None = None, per: timedelta | None = None
+    ) -> None:
+        """Bounds the type over all workers: at most `max_running` at once, at most `rate` starts in any `per`.
+
+        Each call sets all of it anew: without arguments it frees the type.
+        """
+        checks.limit(max_running, rate, per)
+        await self._ready()
+        await self._store.limit(checks.text("type", type, longest=128), Limit(max_running, rate, per))
+
     async def stats(self) -> Sequence[Stat]:
         """Per type and status: count, age of the oldest due job, expired leases."""
         await self._ready()
@@ -176,6 +197,9 @@ class SyncQueue:
     retry = _blocking(Queue.retry)
     reclaim = _blocking(Queue.reclaim)
     prune = _blocking(Queue.prune)
+    pause = _blocking(Queue.pause)
+    resume = _blocking(Queue.resume)
+    limit = _blocking(Queue.limit)
     stats = _blocking(Queue.stats)
 
     def _run(self, call: Coroutine[Any, Any, R]) -> R:

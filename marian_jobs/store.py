@@ -5,7 +5,7 @@ ordinary answer: it is left out of what comes back. What a store raises is a `Ma
 `StoreUnavailable` when the call may or may not have had its effect, `StoreRefused` when it surely had none.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import NamedTuple, Protocol
@@ -57,6 +57,15 @@ class Poll(NamedTuple):
     due_in: timedelta | None
 
 
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """What bounds a job type over all workers: jobs running at once, and starts (`rate`) in any stretch of `per`."""
+
+    max_running: int | None = None
+    rate: int | None = None
+    per: timedelta | None = None
+
+
 class Alarm(Protocol):
     """What wakes a worker that found nothing to do."""
 
@@ -92,8 +101,13 @@ class Store(Protocol):
         `connection` makes it part of the caller's transaction, or raises `NotSupported`.
         """
 
-    async def claim(self, limit: int, types: Collection[str] | None, lease: timedelta) -> list[Job]:
-        """At most `limit` (1 to 1000) due jobs in claim order, each running and leased; `types` None means any."""
+    async def claim(
+        self, limit: int, types: Collection[str] | None, lease: timedelta, room: Mapping[str, int] | None = None
+    ) -> list[Job]:
+        """At most `limit` (1 to 1000) due jobs in claim order, each running and leased; `types` None means any.
+
+        `room` bounds single types; pauses and limits of the store's own bound them besides.
+        """
 
     async def complete(self, held: Sequence[Held]) -> set[Held]:
         """The tokens accepted, whose jobs are now (or were already, by this very attempt) succeeded."""
@@ -110,7 +124,9 @@ class Store(Protocol):
     async def reclaim(self, limit: int = MOST_CLAIMED) -> list[Job]:
         """The jobs whose lease was over, now retrying or dead."""
 
-    async def poll(self, limit: int, types: Collection[str], lease: timedelta) -> Poll:
+    async def poll(
+        self, limit: int, types: Collection[str], lease: timedelta, room: Mapping[str, int] | None = None
+    ) -> Poll:
         """What a worker's turn needs, in one call: reclaims, then claims; and when it could not fill `limit`, says
         how long until a job of these types is due or any lease ends."""
 
@@ -125,6 +141,15 @@ class Store(Protocol):
 
     async def find(self, which: JobFilter) -> Sequence[Job]:
         """A page of jobs, newest first."""
+
+    async def pause(self, type: str) -> None:
+        """No job of the type is claimed any more, by any worker; those that run go on."""
+
+    async def resume(self, type: str) -> None:
+        """Jobs of the type are claimed again."""
+
+    async def limit(self, type: str, limit: Limit) -> None:
+        """Sets what bounds the type over all workers; an empty `Limit` frees it."""
 
     async def prune(self, succeeded_older: timedelta | None, dead_older: timedelta | None, limit: int = 10_000) -> int:
         """How many finished jobs older than that this one call deleted; None keeps the kind."""

@@ -16,7 +16,9 @@ from marian_jobs.store import Poll, Stat
 NAMES: Final = [f.name for f in fields(Job)]
 BUSY: Final = frozenset({429, 502, 503, 504})
 # A function or table that is not there, or not there yet as far as the API knows.
-NOT_RELOADED: Final = frozenset({"PGRST202", "PGRST205", "42883", "42P01"})
+UNKNOWN: Final = frozenset({"PGRST202", "PGRST205", "42883", "42P01"})
+# Connections, resources, an operator's hand, a standby: the database is there, but not now.
+PASSING: Final = ("08", "25006", "53", "57")
 
 _INTERVAL = re.compile(r"(?:(-?\d+) days? ?)?(?:(-)?(\d+):(\d\d):(\d\d(?:\.\d+)?))?")
 
@@ -37,9 +39,14 @@ class Refusal(Exception):
         return self.status in BUSY
 
     @property
+    def is_unknown(self) -> bool:
+        """Whether the API knows nothing of what was called; it may be about to."""
+        return self.code in UNKNOWN
+
+    @property
     def had_no_effect(self) -> bool:
         """Whether the call surely was not carried out, and may be sent again whatever it is."""
-        return self.status == 429 or self.code in NOT_RELOADED
+        return self.status == 429 or self.is_unknown
 
     def explained(self) -> MarianError:
         """The error to raise in its place."""
@@ -49,23 +56,26 @@ class Refusal(Exception):
             return InvalidArgument("user_id: no such user in auth.users")
         if self.code.startswith(("22", "23")):
             return InvalidArgument(self.message)
-        if self.code in NOT_RELOADED or self.status == 404:
+        if self.is_unknown:
             return StoreRefused(
                 "the API does not know the queue's functions: run the migrations (supabase db push); "
                 "if they have just run, the API has not reloaded its schema yet"
             )
         if self.code == "42501" or self.status == 403:
-            return StoreRefused("this key may not work on the queue: use the service_role key or an sb_secret_ key")
+            return StoreRefused(f"{self.message}: workers need the service_role key or an sb_secret_ key")
         if self.status == 401:
-            return StoreRefused(f"the API refused the key: {self.message}")
-        if self.is_busy or self.status >= 500:
+            return StoreRefused(f"the API refused the key or the token: {self.message}")
+        if self.is_busy or self.status >= 500 or self.code.startswith(PASSING):
             return StoreUnavailable(f"the API could not answer (HTTP {self.status}): {self.message}")
+        if not self.code:
+            return StoreRefused(f"no Supabase API answers at this URL (HTTP {self.status}): check the project's URL")
         return StoreRefused(f"the API refused the call (HTTP {self.status}): {self.message}")
 
 
 async def raise_refusal(response: httpx.Response) -> None:
-    """A hook for httpx: raises answers of 400 and more before supabase-py folds them into an error without status."""
-    if response.status_code < 400:
+    """A hook for httpx: raises what is no answer in JSON, before supabase-py folds it into an error without status."""
+    kind = response.headers.get("content-type", "")
+    if response.is_success and (not kind or "json" in kind):
         return
     await response.aread()
     try:
@@ -76,7 +86,7 @@ async def raise_refusal(response: httpx.Response) -> None:
 
 
 def refusal(status: int, body: Any, retry_after: str | None) -> Refusal:
-    """The refusal that an answer of 400 or more is."""
+    """The refusal that an answer is which is an error or not in JSON."""
     said = body if isinstance(body, Mapping) else {}
     try:
         seconds = None if retry_after is None else float(retry_after)

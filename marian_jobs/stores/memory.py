@@ -3,7 +3,7 @@
 import asyncio
 import threading
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import fields
 from datetime import datetime, timedelta
 from typing import Any
@@ -14,7 +14,8 @@ from marian_jobs.checks import json_copy
 from marian_jobs.errors import KeyConflict, NotSupported, RetryRefused
 from marian_jobs.failure import storable
 from marian_jobs.job import FINISHED, RUNNABLE, Enqueued, Held, Job, NewJob, Status
-from marian_jobs.store import MOST_CLAIMED, Failure, JobFilter, Poll, Stat
+from marian_jobs.store import MOST_CLAIMED, Failure, JobFilter, Limit, Poll, Stat
+from marian_jobs.stores.limits import Limits
 
 _COLUMNS = [f.name for f in fields(Job)]
 
@@ -27,6 +28,7 @@ class MemoryStore:
         self._jobs: dict[UUID, Job] = {}
         self._live: dict[str, UUID] = {}
         self._alarms: set[MemoryAlarm] = set()
+        self._limits = Limits()
         self._lock = threading.Lock()  # a sync queue calls from its own thread
 
     async def open(self) -> None:
@@ -48,13 +50,23 @@ class MemoryStore:
         self._ring({job.type for job in jobs})
         return answers
 
-    async def claim(self, limit: int, types: Collection[str] | None, lease: timedelta) -> list[Job]:
+    async def claim(
+        self, limit: int, types: Collection[str] | None, lease: timedelta, room: Mapping[str, int] | None = None
+    ) -> list[Job]:
         """See `Store.claim`."""
         with self._lock:
             now = self._clock()
             due = [j for j in self._of_types(types) if machine.is_runnable(j, now)]
-            due.sort(key=machine.claim_order)
-            return [self._keep(machine.claim(j, now=now, lease=lease)) for j in due[:limit]]
+            left = {type: self._limits.room(type, self._jobs.values(), now) for type in {j.type for j in due}}
+            for type, most in (room or {}).items():
+                left[type] = min(most, left.get(type, most))
+            claimed: list[Job] = []
+            for job in sorted(due, key=machine.claim_order):
+                if len(claimed) < limit and left[job.type] > 0:
+                    left[job.type] -= 1
+                    self._limits.count_start(job.type, now)
+                    claimed.append(self._keep(machine.claim(job, now=now, lease=lease)))
+            return claimed
 
     async def complete(self, held: Sequence[Held]) -> set[Held]:
         """See `Store.complete`."""
@@ -109,10 +121,12 @@ class MemoryStore:
         self._ring({job.type for job in reclaimed})
         return reclaimed
 
-    async def poll(self, limit: int, types: Collection[str], lease: timedelta) -> Poll:
+    async def poll(
+        self, limit: int, types: Collection[str], lease: timedelta, room: Mapping[str, int] | None = None
+    ) -> Poll:
         """See `Store.poll`."""
         reclaimed = await self.reclaim()
-        jobs = await self.claim(limit, types, lease)
+        jobs = await self.claim(limit, types, lease, room)
         return Poll(jobs, len(reclaimed), self._due_in(types) if len(jobs) < limit else None)
 
     async def cancel(self, job_id: UUID) -> Job | None:
@@ -147,6 +161,20 @@ class MemoryStore:
         found.sort(key=lambda j: (j.created_at, j.id), reverse=True)
         return found[: which.limit]
 
+    async def pause(self, type: str) -> None:
+        """See `Store.pause`."""
+        self._limits.paused.add(type)
+
+    async def resume(self, type: str) -> None:
+        """See `Store.resume`."""
+        self._limits.paused.discard(type)
+        self._ring({type})
+
+    async def limit(self, type: str, limit: Limit) -> None:
+        """See `Store.limit`."""
+        self._limits.set(type, limit)
+        self._ring({type})
+
     async def prune(self, succeeded_older: timedelta | None, dead_older: timedelta | None, limit: int = 10_000) -> int:
         """See `Store.prune`."""
         ages = {Status.SUCCEEDED: succeeded_older, Status.DEAD: dead_older}
@@ -179,8 +207,9 @@ class MemoryStore:
     def _due_in(self, types: Collection[str]) -> timedelta | None:
         with self._lock:
             leases = [j.lease_until for j in self._jobs.values() if j.lease_until is not None]
-            due = [j.run_after for j in self._of_types(types) if j.status in RUNNABLE]
-            return max(min(leases + due) - self._clock(), timedelta(0)) if leases or due else None
+            now = self._clock()
+            due = [self._limits.not_before(j, now) for j in self._of_types(types) if j.status in RUNNABLE]
+            return max(min(leases + due) - now, timedelta(0)) if leases or due else None
 
     def _ring(self, types: Collection[str]) -> None:
         for alarm in list(self._alarms):

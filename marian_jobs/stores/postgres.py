@@ -15,7 +15,7 @@ from tenacity import AsyncRetrying, retry_if_exception, stop_after_delay, wait_r
 
 from marian_jobs.errors import NotSupported, StoreUnavailable
 from marian_jobs.job import Enqueued, Held, Job, NewJob
-from marian_jobs.store import MOST_CLAIMED, Alarm, Failure, JobFilter, Poll, Stat
+from marian_jobs.store import MOST_CLAIMED, Alarm, Failure, JobFilter, Limit, Poll, Stat
 from marian_jobs.stores import rows
 from marian_jobs.stores.adapters import PLAIN_PAYLOADS
 from marian_jobs.stores.alarm import ListenAlarm, SleepAlarm
@@ -122,9 +122,11 @@ class PostgresStore:
             answers = await _within(connection, statement)
         return [rows.to_enqueued(row, new) for row, new in zip(answers, jobs, strict=True)]
 
-    async def claim(self, limit: int, types: Collection[str] | None, lease: timedelta) -> list[Job]:
+    async def claim(
+        self, limit: int, types: Collection[str] | None, lease: timedelta, room: rows.Room = None
+    ) -> list[Job]:
         """See `Store.claim`. Not sent again when its reply was lost: what it leased comes back when the lease ends."""
-        return _jobs(await self._once(rows.claim(limit, types, lease)))
+        return _jobs(await self._once(rows.claim(limit, types, lease, room)))
 
     async def complete(self, held: Sequence[Held]) -> set[Held]:
         """See `Store.complete`."""
@@ -151,9 +153,9 @@ class PostgresStore:
         """See `Store.reclaim`."""
         return _jobs(await self._harmless(rows.reclaim(limit)))
 
-    async def poll(self, limit: int, types: Collection[str], lease: timedelta) -> Poll:
+    async def poll(self, limit: int, types: Collection[str], lease: timedelta, room: rows.Room = None) -> Poll:
         """See `Store.poll`. Like `claim`, not sent again when its reply was lost."""
-        return rows.to_poll(await self._once(rows.poll(limit, types, lease)))
+        return rows.to_poll(await self._once(rows.poll(limit, types, lease, room)))
 
     async def cancel(self, job_id: UUID) -> Job | None:
         """See `Store.cancel`."""
@@ -170,6 +172,18 @@ class PostgresStore:
     async def find(self, which: JobFilter) -> Sequence[Job]:
         """See `Store.find`."""
         return _jobs(await self._harmless(rows.find(which)))
+
+    async def pause(self, type: str) -> None:
+        """See `Store.pause`."""
+        await self._harmless(rows.pause(type))
+
+    async def resume(self, type: str) -> None:
+        """See `Store.resume`."""
+        await self._harmless(rows.resume(type))
+
+    async def limit(self, type: str, limit: Limit) -> None:
+        """See `Store.limit`."""
+        await self._harmless(rows.limit_type(type, limit))
 
     async def prune(self, succeeded_older: timedelta | None, dead_older: timedelta | None, limit: int = 10_000) -> int:
         """See `Store.prune`."""

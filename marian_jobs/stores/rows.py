@@ -3,14 +3,14 @@
 Columns are spelled out everywhere: a prepared `select *` fails for good once a migration has added a column.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import fields
 from typing import Any, NamedTuple
 from uuid import UUID
 
 from marian_jobs.checks import json_text
 from marian_jobs.job import Enqueued, Held, Job, NewJob, Status
-from marian_jobs.store import Failure, JobFilter, Poll, Stat
+from marian_jobs.store import Failure, JobFilter, Limit, Poll, Stat
 
 COLUMNS = ", ".join(f.name for f in fields(Job))
 _STATUS = {status.value: status for status in Status}
@@ -78,12 +78,25 @@ def element(job: NewJob) -> str:
     return f'{json_text(fields)[:-1]},"payload":{json_text(job.payload)}}}'
 
 
-def claim(limit: int, types: Collection[str] | None, lease: object) -> Statement:
+Room = Mapping[str, int] | None
+
+
+def claim(limit: int, types: Collection[str] | None, lease: object, room: Room) -> Statement:
     """The claimed rows, in claim order."""
+    if room is None:
+        return Statement(
+            f"select {COLUMNS} from public.claim_jobs(%s, %s::text[], %s)",
+            (limit, None if types is None else list(types), lease),
+        )
     return Statement(
-        f"select {COLUMNS} from public.claim_jobs(%s, %s::text[], %s)",
-        (limit, None if types is None else list(types), lease),
+        f"select {COLUMNS} from public.claim_jobs(%s, %s::text[], %s, %s::int4[])", (limit, *rooms(types, room, lease))
     )
+
+
+def rooms(types: Collection[str] | None, room: Mapping[str, int], lease: object) -> tuple[list[str], object, Any]:
+    """Types, lease and, parallel to the types, what room each has (None: no bound of its own)."""
+    named = list(room if types is None else types)
+    return named, lease, [room.get(type) for type in named]
 
 
 def complete(held: Sequence[Held]) -> Statement:
@@ -121,12 +134,27 @@ def reclaim(limit: int) -> Statement:
     return Statement(f"select {COLUMNS} from public.reclaim_expired(%s)", (limit,))
 
 
-def poll(limit: int, types: Collection[str], lease: object) -> Statement:
+def poll(limit: int, types: Collection[str], lease: object, room: Room) -> Statement:
     """The claimed rows in claim order; where `limit` was not filled a last row with no job but when to come again."""
     return Statement(
-        f"select reclaimed, due_in, {COLUMNS} from public.marian_jobs_poll(%s, %s::text[], %s)",
-        (limit, list(types), lease),
+        f"select reclaimed, due_in, {COLUMNS} from public.marian_jobs_poll(%s, %s::text[], %s, %s::int4[])",
+        (limit, *rooms(types, room or {}, lease)),
     )
+
+
+def pause(type: str) -> Statement:
+    """Nothing."""
+    return Statement("select public.pause_type(%s)", (type,))
+
+
+def resume(type: str) -> Statement:
+    """Nothing."""
+    return Statement("select public.resume_type(%s)", (type,))
+
+
+def limit_type(type: str, limit: Limit) -> Statement:
+    """Nothing."""
+    return Statement("select public.limit_type(%s, %s, %s, %s)", (type, limit.max_running, limit.rate, limit.per))
 
 
 def to_poll(answers: Sequence[Sequence[Any]]) -> Poll:

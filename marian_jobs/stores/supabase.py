@@ -1,10 +1,8 @@
 """The queue over a Supabase project's API, by supabase-py: every move an RPC, with the service role's key.
 
-A call is sent again only where a second time changes nothing, or where it surely was not carried out. HTTP/1.1, since
-idle HTTP/2 connections are dropped by gateways without a word; the pool keeps a few connections alive.
+A call is sent again only where a second time changes nothing, or where it surely was not carried out: see `resend`.
 """
 
-import asyncio
 import json
 from collections.abc import Callable, Collection, Iterator, Sequence
 from datetime import timedelta
@@ -12,24 +10,21 @@ from typing import Any, TypeVar
 from uuid import UUID
 
 import httpx
-from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, stop_after_delay, wait_random_exponential
 
 from marian_jobs.errors import NotSupported, StoreRefused, StoreUnavailable
 from marian_jobs.job import Enqueued, Held, Job, NewJob
-from marian_jobs.store import MOST_CLAIMED, Alarm, Failure, JobFilter, Poll, Stat
+from marian_jobs.store import MOST_CLAIMED, Alarm, Failure, JobFilter, Limit, Poll, Stat
 from marian_jobs.stores import answers, rows
 from marian_jobs.stores.alarm import SleepAlarm
-from marian_jobs.stores.answers import Refusal, from_duration, raise_refusal
+from marian_jobs.stores.answers import from_duration
+from marian_jobs.stores.resend import http_client, may_repeat, patiently, was_not_carried_out
+from marian_jobs.stores.rows import rooms
 from supabase import AsyncClient, AsyncClientOptions, acreate_client
 
 T = TypeVar("T")
 
 DEADLINE = timedelta(seconds=30)
-RELOAD_PATIENCE = timedelta(seconds=5)
 LARGEST_BATCH = 500  # well below the 1,000 rows at which PostgREST cuts an answer
-_POOL = httpx.Limits(max_connections=20, max_keepalive_connections=10, keepalive_expiry=30)
-_NOT_SENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
-_backoff = wait_random_exponential(multiplier=0.1, max=2)
 
 
 class SupabaseStore:
@@ -45,7 +40,7 @@ class SupabaseStore:
             raise ValueError("service_role_key: that is a publishable key; workers need the secret one")
         self._url = url
         self._key = service_role_key
-        self._deadline = deadline.total_seconds()
+        self._deadline = deadline
         self._http: httpx.AsyncClient | None = None
         self._client: AsyncClient | None = None
 
@@ -62,9 +57,7 @@ class SupabaseStore:
     async def open(self) -> None:
         """Connects and checks that the key may work on the queue; `StoreRefused` says why not."""
         if self._client is None:
-            self._http = httpx.AsyncClient(
-                limits=_POOL, timeout=self._deadline, http2=False, event_hooks={"response": [raise_refusal]}
-            )
+            self._http = http_client(self._deadline)
             options = AsyncClientOptions(
                 auto_refresh_token=False, persist_session=False, httpx_client=self._http, postgrest_client_retry=False
             )
@@ -95,16 +88,17 @@ class SupabaseStore:
         found = await self._harmless("marian_jobs_enqueue_batch", p_jobs=elements)
         return [answers.to_enqueued(row, new) for row, new in zip(found, jobs, strict=True)]
 
-    async def claim(self, limit: int, types: Collection[str] | None, lease: timedelta) -> list[Job]:
+    async def claim(
+        self, limit: int, types: Collection[str] | None, lease: timedelta, room: rows.Room = None
+    ) -> list[Job]:
         """See `Store.claim`. Not sent again when its reply was lost: what it leased comes back when the lease ends."""
-        wanted = None if types is None else list(types)
-        return _jobs(await self._once("claim_jobs", p_limit=limit, p_types=wanted, p_lease=from_duration(lease)))
+        if types is None and room is None:
+            return _jobs(await self._once("claim_jobs", p_limit=limit, p_lease=from_duration(lease)))
+        return _jobs(await self._once("claim_jobs", **_wanted(limit, types, lease, room)))
 
-    async def poll(self, limit: int, types: Collection[str], lease: timedelta) -> Poll:
+    async def poll(self, limit: int, types: Collection[str], lease: timedelta, room: rows.Room = None) -> Poll:
         """See `Store.poll`. Like `claim`, not sent again when its reply was lost."""
-        return answers.to_poll(
-            await self._once("marian_jobs_poll", p_limit=limit, p_types=list(types), p_lease=from_duration(lease))
-        )
+        return answers.to_poll(await self._once("marian_jobs_poll", **_wanted(limit, types, lease, room)))
 
     async def complete(self, held: Sequence[Held]) -> set[Held]:
         """See `Store.complete`."""
@@ -160,7 +154,7 @@ class SupabaseStore:
     async def get(self, job_id: UUID) -> Job | None:
         """See `Store.get`."""
         return _job(
-            await self._patiently(lambda db: db.table("marian_jobs").select("*").eq("id", str(job_id)), _may_repeat)
+            await self._patiently(lambda db: db.table("marian_jobs").select("*").eq("id", str(job_id)), may_repeat)
         )
 
     async def find(self, which: JobFilter) -> Sequence[Job]:
@@ -176,7 +170,25 @@ class SupabaseStore:
                 page = page.or_(f'created_at.lt."{made}",and(created_at.eq."{made}",id.lt.{id})')
             return page.order("created_at", desc=True).order("id", desc=True).limit(min(which.limit, MOST_CLAIMED))
 
-        return _jobs(await self._patiently(query, _may_repeat))
+        return _jobs(await self._patiently(query, may_repeat))
+
+    async def pause(self, type: str) -> None:
+        """See `Store.pause`."""
+        await self._harmless("pause_type", p_type=type)
+
+    async def resume(self, type: str) -> None:
+        """See `Store.resume`."""
+        await self._harmless("resume_type", p_type=type)
+
+    async def limit(self, type: str, limit: Limit) -> None:
+        """See `Store.limit`."""
+        await self._harmless(
+            "limit_type",
+            p_type=type,
+            p_max_running=limit.max_running,
+            p_rate=limit.rate,
+            p_per=from_duration(limit.per),
+        )
 
     async def prune(self, succeeded_older: timedelta | None, dead_older: timedelta | None, limit: int = 10_000) -> int:
         """See `Store.prune`."""
@@ -194,64 +206,30 @@ class SupabaseStore:
 
     def for_another_loop(self) -> "SupabaseStore":
         """See `Store.for_another_loop`."""
-        return SupabaseStore(self._url, self._key, deadline=timedelta(seconds=self._deadline))
+        return SupabaseStore(self._url, self._key, deadline=self._deadline)
 
     def alarm(self, types: Collection[str]) -> Alarm:
         """See `Store.alarm`: there is no LISTEN over HTTP, only the passing of time."""
         return SleepAlarm()
 
     async def _once(self, function: str, **arguments: Any) -> Any:
-        return await self._patiently(lambda db: db.rpc(function, arguments), _was_not_carried_out)
+        return await self._patiently(lambda db: db.rpc(function, arguments), was_not_carried_out)
 
     async def _harmless(self, function: str, **arguments: Any) -> Any:
-        return await self._patiently(lambda db: db.rpc(function, arguments), _may_repeat)
+        return await self._patiently(lambda db: db.rpc(function, arguments), may_repeat)
 
     async def _patiently(self, query: Callable[[AsyncClient], Any], again: Callable[[BaseException], bool]) -> Any:
-        """What the query answers, sent again with back-off while `again` allows it and the deadline has not come."""
-        if self._client is None:
+        client = self._client
+        if client is None:
             raise StoreUnavailable("the store is not open: use it as `async with`, or call open()")
-        try:
-            async with asyncio.timeout(self._deadline):
-                async for attempt in AsyncRetrying(
-                    retry=retry_if_exception(again), wait=_pause, stop=_stop(self._deadline), reraise=True
-                ):
-                    with attempt:
-                        return (await query(self._client).execute()).data
-        except TimeoutError:
-            raise StoreUnavailable(f"the API did not answer within {self._deadline:g} s") from None
-        except Refusal as e:
-            raise e.explained() from None
-        except httpx.HTTPError as e:
-            # Without its cause: an httpx error holds the request, and the request's headers hold the key.
-            raise StoreUnavailable(f"the API could not be reached: {type(e).__name__}") from None
-        raise AssertionError("unreachable: the attempts end by an answer or an error")
+        return await patiently(lambda: query(client), again, self._deadline)
 
 
-def _was_not_carried_out(error: BaseException) -> bool:
-    return isinstance(error, _NOT_SENT) or (isinstance(error, Refusal) and error.had_no_effect)
-
-
-def _may_repeat(error: BaseException) -> bool:
-    return isinstance(error, httpx.TransportError) or (
-        isinstance(error, Refusal) and (error.is_busy or error.had_no_effect)
-    )
-
-
-def _pause(state: RetryCallState) -> float:
-    error = state.outcome.exception() if state.outcome else None
-    asked = error.retry_after if isinstance(error, Refusal) else None
-    return max(_backoff(state), asked or 0.0)
-
-
-def _stop(deadline: float) -> Callable[[RetryCallState], bool]:
-    whole, reload = stop_after_delay(deadline), stop_after_delay(RELOAD_PATIENCE.total_seconds())
-
-    def stop(state: RetryCallState) -> bool:
-        error = state.outcome.exception() if state.outcome else None
-        not_reloaded = isinstance(error, Refusal) and error.code in answers.NOT_RELOADED
-        return reload(state) if not_reloaded else whole(state)
-
-    return stop
+def _wanted(limit: int, types: Collection[str] | None, lease: timedelta, room: rows.Room) -> dict[str, Any]:
+    if room is None:
+        return {"p_limit": limit, "p_types": None if types is None else list(types), "p_lease": from_duration(lease)}
+    named, length, most = rooms(types, room, from_duration(lease))
+    return {"p_limit": limit, "p_types": named, "p_lease": length, "p_room": most}
 
 
 def _tokens(held: Sequence[Held]) -> dict[str, Any]:

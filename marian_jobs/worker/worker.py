@@ -20,13 +20,14 @@ from marian_jobs.backoff import Backoff
 from marian_jobs.errors import MarianError, StoreUnavailable
 from marian_jobs.job import Job
 from marian_jobs.machine import LEASE
-from marian_jobs.store import MOST_CLAIMED, Poll, Store
+from marian_jobs.store import MOST_CLAIMED, Alarm, Poll, Store
 from marian_jobs.worker.handlers import Function, Handlers
 from marian_jobs.worker.keeper import Keeper
 from marian_jobs.worker.outage import LONGEST, SHORTEST, Outage
 from marian_jobs.worker.outcomes import Lost, Outcome
 from marian_jobs.worker.recorder import Recorder
 from marian_jobs.worker.run import Run, Why
+from marian_jobs.worker.share import Share
 from marian_jobs.worker.slots import Slots
 
 logger = logging.getLogger("marian_jobs.worker")
@@ -78,6 +79,7 @@ class Worker:
         self._grace = checks.duration("grace", grace)
         self._most_abandoned = checks.integer("most_abandoned", most_abandoned, 0, 100_000)
         self._handlers = Handlers()
+        self._share = Share(self._handlers)
         self._runs: set[Run] = set()
         self._outage = Outage()
         self._room_freed = asyncio.Event()
@@ -213,12 +215,25 @@ class Worker:
                 if await alarm.arm():
                     continue
                 longest = (LISTENING_POLL if alarm.rings else self._poll).total_seconds()
-                if await alarm.wait(_pause(min(pause, longest), due_in)):
+                if await self._rest(alarm, _pause(min(pause, longest), due_in)):
                     pause = SHORTEST_POLL
                 elif not jobs:
                     pause = min(pause * 2, longest)
         finally:
             await alarm.close()
+
+    async def _rest(self, alarm: Alarm, pause: timedelta) -> bool:
+        """Sleeps until there may be work: true when the alarm rang, or a type that was at its limit has room again."""
+        closed = len(self._handlers.types) - len(self._share.open_types())
+        if not closed:
+            return await alarm.wait(pause)
+        end = clock.monotonic() + pause.total_seconds()
+        while (left := end - clock.monotonic()) > 0:
+            if await alarm.wait(timedelta(seconds=min(left, SHORTEST_POLL))):
+                return True
+            if len(self._handlers.types) - len(self._share.open_types()) < closed:
+                return True
+        return False
 
     def _room(self) -> int:
         """How many jobs may be claimed now: free slots, as long as what is done gets recorded."""
@@ -256,20 +271,22 @@ class Worker:
     async def _turn(self, room: int, now: float) -> Poll:
         """A claim alone while work abounds, else (and once a second) all that belongs to a turn."""
         if self._busy and now < self._polled_at + REST_OF_TURN:
-            jobs = await self._store.claim(room, self._handlers.types, self._lease)
+            jobs = await self._store.claim(room, self._share.open_types(), self._lease, self._share.room())
             if len(jobs) == room:
                 return Poll(jobs, 0, None)
             self._busy = False
             if jobs:
                 return Poll(jobs, 0, timedelta(0))
         self._polled_at = now
-        answer = await self._store.poll(room, self._handlers.types, self._lease)
+        answer = await self._store.poll(room, self._share.open_types(), self._lease, self._share.room())
         self._busy = len(answer.jobs) == room
         return answer
 
     def _start(self, jobs: Sequence[Job], leased_at: float) -> None:
         runs = [Run(job, self._handlers[job.type], leased_at, self) for job in jobs]
         self._runs.update(runs)
+        for job in jobs:
+            self._share.began(job.type)
         self._slots.start(runs)
 
     async def extend(self, run: Run, lease: timedelta | None) -> bool:
@@ -280,6 +297,7 @@ class Worker:
 
     def _finished(self, run: Run, outcome: Outcome) -> None:
         self._runs.discard(run)
+        self._share.ended(run.job.type)
         self._last_outcome = outcome
         if not isinstance(outcome, Lost):
             self._recorder.put(run.held, outcome)

@@ -84,7 +84,8 @@ comment on function public.marian_jobs_waiting_types() is
 create function public.claim_jobs(
   p_limit integer,
   p_types text[] default null,
-  p_lease interval default '30 seconds'
+  p_lease interval default '30 seconds',
+  p_room  integer[] default null
 )
 returns setof public.marian_jobs
 language plpgsql
@@ -98,6 +99,8 @@ as $$
 declare
   v_now        constant timestamptz := clock_timestamp();
   v_types      text[];
+  v_room       integer[];       -- how many of each type may still be claimed
+  v_limited    boolean := exists (select from public.marian_job_limits);
   v_priorities integer[];       -- the head of each type's stream; null when the stream is at its end
   v_due        timestamptz[];
   v_made       timestamptz[];
@@ -116,10 +119,17 @@ begin
   perform public.marian_jobs_check_lease('claim_jobs', p_lease);
   perform public.marian_jobs_check_isolation('claim_jobs');
 
-  v_types := case when p_types is null then public.marian_jobs_waiting_types()
-                  else array(select distinct t from unnest(p_types) t where t is not null) end;
+  select array_agg(w.type), array_agg(w.room) into v_types, v_room
+    from (select t.type, coalesce(min(t.room), p_limit) as room
+            from unnest(coalesce(p_types, public.marian_jobs_waiting_types()), p_room) as t(type, room)
+           where t.type is not null
+           group by t.type) w;
+  if v_limited then
+    v_room := public.marian_jobs_room(v_types, v_room, v_now);
+  end if;
 
   for i in 1 .. coalesce(cardinality(v_types), 0) loop
+    continue when v_room[i] <= 0;
     v_head := public.marian_jobs_claim_head(v_types[i], v_now);
     v_priorities[i] := v_head.o_priority;
     v_due[i] := v_head.o_run_after;
@@ -156,7 +166,7 @@ begin
          and (j.run_after, j.created_at) <= (v_next_due, v_next_made)
          and j.attempts < 2147483647
        order by j.run_after, j.created_at
-       limit v_left
+       limit least(v_left, v_room[v_best])
          for update skip locked);
 
     return query
@@ -169,7 +179,15 @@ begin
       select * from claimed c order by c.run_after, c.created_at;
     get diagnostics v_claimed = row_count;
     v_left := v_left - v_claimed;
+    v_room[v_best] := v_room[v_best] - v_claimed;
+    if v_limited and v_claimed > 0 then
+      perform public.marian_jobs_count_starts(v_types[v_best], v_claimed, v_now);
+    end if;
     exit when v_left = 0;
+    if v_room[v_best] = 0 then
+      v_priorities[v_best] := null;
+      continue;
+    end if;
 
     -- Whatever stands before the runner-up is now ours or a rival's: on to what is behind it.
     v_head := public.marian_jobs_claim_head(v_types[v_best], v_now, v_priorities[v_best], v_next_due, v_next_made);
@@ -180,8 +198,8 @@ begin
 end
 $$;
 
-comment on function public.claim_jobs(integer, text[], interval) is
-  'Leases up to p_limit due jobs of the given types (null: any) and returns them in claim order: highest priority, then oldest due, then oldest made. Each becomes running with attempts + 1. Never waits for another claimer, locks only what it returns.';
+comment on function public.claim_jobs(integer, text[], interval, integer[]) is
+  'Leases up to p_limit due jobs of the given types (null: any) and returns them in claim order: highest priority, then oldest due, then oldest made. Each becomes running with attempts + 1. Never waits for another claimer (but for one of a type that has a limit), locks only what it returns. p_room bounds each of p_types by itself.';
 
 create function public.claim_job(
   p_types text[] default null,
@@ -226,6 +244,10 @@ begin
        limit 1;
       exit when not found;
       v_priority := v_level;
+      -- A limit may keep what is due from being claimed: come again soon, not at once.
+      if v_due <= clock_timestamp() and exists (select from public.marian_job_limits l where l.type = v_type) then
+        v_due := clock_timestamp() + interval '0.5 seconds';
+      end if;
       v_next := least(v_next, v_due);
     end loop;
   end loop;
@@ -240,6 +262,6 @@ comment on function public.marian_jobs_next_due(text[]) is
 select public.marian_jobs_restrict(
   'public.marian_jobs_claim_head(text, timestamptz, integer, timestamptz, timestamptz)',
   'public.marian_jobs_waiting_types()',
-  'public.claim_jobs(integer, text[], interval)',
+  'public.claim_jobs(integer, text[], interval, integer[])',
   'public.claim_job(text[], interval)',
   'public.marian_jobs_next_due(text[])');

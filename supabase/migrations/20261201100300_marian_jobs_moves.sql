@@ -292,7 +292,12 @@ $$;
 comment on function public.reclaim_expired(integer) is
   'Takes back up to p_limit jobs whose lease is over: retrying and due at once, or dead when the budget is used. Returns them. Any worker may call it at any time.';
 
-create function public.marian_jobs_poll(p_limit integer, p_types text[], p_lease interval)
+create function public.marian_jobs_poll(
+  p_limit integer,
+  p_types text[],
+  p_lease interval,
+  p_room  integer[] default null
+)
 returns table (
   reclaimed       integer,
   due_in          interval,
@@ -323,7 +328,7 @@ begin
     return query
       select v_reclaimed, null::interval, j.id, j.user_id, j.type, j.status, j.payload, j.idempotency_key, j.attempts,
              j.max_attempts, j.priority, j.run_after, j.lease_until, j.error, j.created_at, j.updated_at
-        from public.claim_jobs(p_limit, p_types, p_lease) j;
+        from public.claim_jobs(p_limit, p_types, p_lease, p_room) j;
     get diagnostics v_claimed = row_count;
   end if;
   if v_claimed < p_limit or p_limit = 0 then
@@ -334,7 +339,7 @@ begin
 end
 $$;
 
-comment on function public.marian_jobs_poll(integer, text[], interval) is
+comment on function public.marian_jobs_poll(integer, text[], interval, integer[]) is
   'Internal to workers, a turn in one statement: reclaim_expired, then claim_jobs, each row behind the number reclaimed; and when that filled less than p_limit a last row of nulls, with how long until there is more to do.';
 
 select public.marian_jobs_restrict(
@@ -347,4 +352,4 @@ select public.marian_jobs_restrict(
   'public.extend_leases(uuid[], integer[], interval)',
   'public.release_jobs(uuid[], integer[], interval)',
   'public.reclaim_expired(integer)',
-  'public.marian_jobs_poll(integer, text[], interval)');
+  'public.marian_jobs_poll(integer, text[], interval, integer[])');

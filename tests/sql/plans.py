@@ -15,6 +15,7 @@ class Node:
     """A plan node as it ran: what it read, by which index, and what it passed on."""
 
     kind: str
+    relation: str | None
     index: str | None
     rows: float
     read: float
@@ -54,11 +55,11 @@ def _walk(plan: dict[str, Any]) -> Iterator[Node]:
     loops = plan.get("Actual Loops", 1)
     rows = plan.get("Actual Rows", 0) * loops
     removed = sum(plan.get(f"Rows Removed by {why}", 0) for why in ("Filter", "Index Recheck", "Join Filter"))
-    yield Node(plan["Node Type"], plan.get("Index Name"), rows, rows + removed * loops)
+    yield Node(plan["Node Type"], plan.get("Relation Name"), plan.get("Index Name"), rows, rows + removed * loops)
     for inner in plan.get("Plans", ()):
         yield from _walk(inner)
 
 
 def scans(nodes: list[Node]) -> list[Node]:
-    """The nodes that read the table or one of its indexes."""
-    return [node for node in nodes if node.kind in READING]
+    """The nodes that read the queue's table or one of its indexes."""
+    return [node for node in nodes if node.kind in READING and node.relation in ("marian_jobs", None)]

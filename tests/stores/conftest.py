@@ -14,7 +14,7 @@ def _make(kind: str, request: pytest.FixtureRequest) -> Store:
         return PostgresStore(request.getfixturevalue("database"))
     stack = request.getfixturevalue("stack")
     with psycopg.connect(stack.dsn) as connection:
-        connection.execute("truncate public.marian_jobs")
+        connection.execute("truncate public.marian_jobs, public.marian_job_limits")
     return SupabaseStore(stack.url, stack.service_role_key)
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from marian_jobs import Job, JobFilter, KeyConflict, RetryRefused, Status, Store, new_job
 from marian_jobs.job import Enqueued, Held
-from marian_jobs.store import Failure
+from marian_jobs.store import Failure, Limit
 
 LEASE = timedelta(seconds=30)
 SHORT = timedelta(milliseconds=30)
@@ -422,6 +422,58 @@ class TestOperator:
     async def test_an_unknown_job_is_none(self, store: Store) -> None:
         assert await store.get(UUID(int=0)) is None
         assert await store.retry(UUID(int=0)) is None
+
+
+class TestLimits:
+    async def test_a_paused_type_is_not_claimed_until_it_is_resumed(self, store: Store) -> None:
+        await put(store, "a")
+        other = await put(store, "b")
+        await store.pause("a")
+        assert [job.id for job in await store.claim(5, None, LEASE)] == [other.id]
+        assert await store.claim(5, ["a"], LEASE) == []
+        await store.resume("a")
+        assert [job.type for job in await store.claim(5, ["a"], LEASE)] == ["a"]
+
+    async def test_no_more_than_max_running_run_at_once(self, store: Store) -> None:
+        await store.enqueue([new_job("a") for _ in range(5)])
+        await store.limit("a", Limit(max_running=2))
+        first = await store.claim(5, ["a"], LEASE)
+        assert len(first) == 2
+        assert await store.claim(5, None, LEASE) == []
+        await store.complete([first[0].held])
+        assert len(await store.claim(5, ["a"], LEASE)) == 1
+        await store.limit("a", Limit())
+        assert len(await store.claim(5, ["a"], LEASE)) == 2
+
+    async def test_an_expired_lease_holds_no_capacity(self, store: Store) -> None:
+        await store.enqueue([new_job("a") for _ in range(2)])
+        await store.limit("a", Limit(max_running=1))
+        await store.claim(1, ["a"], SHORT)
+        await asyncio.sleep(SHORT.total_seconds() * 2)
+        assert len(await store.claim(5, ["a"], LEASE)) == 1
+
+    async def test_no_more_than_the_rate_start_in_its_time(self, store: Store) -> None:
+        await store.enqueue([new_job("a") for _ in range(9)])
+        await store.limit("a", Limit(rate=3, per=timedelta(seconds=0.4)))
+        assert len(await store.claim(5, ["a"], LEASE)) == 3
+        assert await store.claim(5, ["a"], LEASE) == []
+        await asyncio.sleep(0.45)
+        assert len(await store.claim(2, ["a"], LEASE)) == 2
+        assert len(await store.claim(5, ["a"], LEASE)) == 1
+
+    async def test_room_bounds_one_claim_type_by_type(self, store: Store) -> None:
+        await store.enqueue([new_job(type) for type in "aaabbb"])
+        claimed = await store.claim(10, ["a", "b"], LEASE, {"a": 1})
+        assert sorted(job.type for job in claimed) == ["a", "b", "b", "b"]
+        turn = await store.poll(10, ["a"], LEASE, {"a": 1})
+        assert [job.type for job in turn.jobs] == ["a"]
+
+    async def test_a_limited_type_is_looked_for_again_soon_and_not_at_once(self, store: Store) -> None:
+        await put(store, "a")
+        await store.pause("a")
+        due_in = (await store.poll(5, ["a"], LEASE)).due_in
+        assert due_in is not None
+        assert timedelta(seconds=0.3) < due_in <= timedelta(seconds=0.5)
 
 
 class TestAlarm:

@@ -1,4 +1,4 @@
-"""Over HTTP: lost replies, wrong keys, missing schema, busy gateways; K45, K52, K53, K64 through the API."""
+"""Over HTTP: lost replies, wrong keys, missing schema, busy gateways; K45, K52, K53, K64 through it."""
 
 import asyncio
 import logging
@@ -60,6 +60,86 @@ async def test_a_claim_whose_reply_is_lost_is_not_sent_again(stack: Stack) -> No
         with pytest.raises(StoreUnavailable):
             await store.claim(1, None, LEASE)
         assert len(await store.find(JobFilter(status=Status.RUNNING))) == 1
+
+
+def http_reply(status: int, body: str = "{}", *, kind: str = "application/json", **headers: str) -> bytes:
+    named = {"Content-Type": kind, "Content-Length": str(len(body)), "Connection": "close"} | headers
+    lines = "".join(f"{name.replace('_', '-')}: {value}\r\n" for name, value in named.items())
+    return f"HTTP/1.1 {status} Said\r\n{lines}\r\n{body}".encode()
+
+
+async def test_a_result_answered_by_a_gateways_503_after_the_commit_counts_once(stack: Stack) -> None:
+    async with through_proxy(stack) as (proxy, store):
+        await store.enqueue([new_job("t")])
+        (job,) = await store.claim(1, None, LEASE)
+        proxy.replace_reply_to(b"fail_jobs", http_reply(503))
+        (failed,) = await store.fail([Failure(*job.held, "boom")])
+        assert (failed.status, failed.attempts) == (Status.RETRYING, 1)
+        proxy.replace_reply_to(b"claim_jobs", http_reply(503))
+        with pytest.raises(StoreUnavailable, match="503"):
+            await store.claim(1, None, LEASE)
+
+
+@pytest.mark.parametrize("status", [429, 502, 503, 504])
+async def test_a_busy_gateway_is_asked_again_where_that_is_harmless(stack: Stack, status: int) -> None:
+    async with through_proxy(stack) as (proxy, store):
+        proxy.reply_instead(http_reply(status), http_reply(status, "busy", kind="text/html"))
+        assert len(await store.enqueue([new_job("t")])) == 1
+
+
+async def test_a_refusal_for_the_time_being_is_waited_out_as_long_as_it_asks(stack: Stack) -> None:
+    async with through_proxy(stack) as (proxy, store):
+        await store.enqueue([new_job("t")])
+        proxy.reply_instead(http_reply(429, Retry_After="1"))
+        begun = time.monotonic()
+        assert len(await store.claim(1, None, LEASE)) == 1
+        assert time.monotonic() - begun >= 1
+        proxy.reply_instead(http_reply(429, Retry_After="3600"))
+        with pytest.raises(StoreUnavailable, match="429"):
+            await store.claim(1, None, LEASE)
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        http_reply(200, "<html>", kind="text/html"),
+        http_reply(302, Location="https://elsewhere"),
+        http_reply(404, "<html>", kind="text/html"),
+    ],
+    ids=["a page", "a redirect", "a 404"],
+)
+async def test_what_is_no_supabase_api_is_told_so(stack: Stack, reply: bytes) -> None:
+    async with through_proxy(stack) as (proxy, store):
+        proxy.reply_instead(reply)
+        with pytest.raises(StoreRefused, match="URL"):
+            await store.claim(1, None, LEASE)
+
+
+async def test_numbers_keep_every_digit(stack: Stack) -> None:
+    numbers = [2**63 + 1, 10**40, -(2**53) - 1, 0.1, 1e-300, 1234567.125]
+    async with SupabaseStore(stack.url, stack.service_role_key) as store:
+        (made,) = await store.enqueue([new_job("t", {"n": numbers})])
+        (claimed,) = await store.claim(1, None, LEASE)
+        assert made.payload["n"] == claimed.payload["n"] == numbers
+
+
+async def test_a_claim_lost_on_its_way_runs_once_when_its_lease_is_over(stack: Stack) -> None:
+    starts: list[float] = []
+    loop = asyncio.get_running_loop()
+    async with through_proxy(stack) as (proxy, store):
+        worker = Worker(store, lease=timedelta(seconds=1), poll=timedelta(seconds=0.2))
+        worker.handler("t")(lambda job: starts.append(loop.time()))
+        (job,) = await store.enqueue([new_job("t")])
+        proxy.cut_reply_to(b"marian_jobs_poll")
+        begun = loop.time()
+        running = asyncio.create_task(worker.run(signals=False))
+        async with asyncio.timeout(10):
+            while (now := await store.get(job.id)) is None or now.status is not Status.SUCCEEDED:
+                await asyncio.sleep(0.05)
+        worker.stop()
+        await running
+    assert (proxy.cuts, len(starts), now.attempts) == (1, 1, 2)
+    assert starts[0] - begun <= 1 + 2
 
 
 async def test_a_worker_needs_only_url_and_key(stack: Stack) -> None:

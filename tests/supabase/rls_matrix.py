@@ -29,7 +29,8 @@ class Verb(NamedTuple):
     service: int | str
 
 
-TABLES = {"marian_jobs"}
+READABLE = {"marian_jobs"}  # by users, as far as the policies let them
+TABLES = READABLE | {"marian_job_limits"}
 VIEWS: set[str] = set()  # none yet; one that is added needs rows here
 R = REFUSED
 
@@ -81,6 +82,16 @@ VERBS = [
          None,                                                                     R, R, R, R),
     Verb("drop the policy", "drop policy marian_jobs_select_own on public.marian_jobs",
          None,                                                                     R, R, R, R),
+    Verb("select the limits", "select * from public.marian_job_limits",
+         ("GET", "marian_job_limits", None),                                       R, R, R, 0),
+    Verb("insert a limit", "insert into public.marian_job_limits (type) values ('u') returning type",
+         ("POST", "marian_job_limits", {"type": "u"}),                             R, R, R, 1),
+    Verb("update the limits", "update public.marian_job_limits set paused = true where type = 'absent' returning type",
+         ("PATCH", "marian_job_limits?type=eq.absent", {"paused": True}),               R, R, R, 0),
+    Verb("delete the limits", "delete from public.marian_job_limits where type = 'absent' returning type",
+         ("DELETE", "marian_job_limits?type=eq.absent", None),                          R, R, R, 0),
+    Verb("truncate the limits", "truncate public.marian_job_limits",
+         None,                                                                     R, R, R, DONE),
     Verb("drop the table", "drop table public.marian_jobs",
          None,                                                                     R, R, R, R),
 ]
@@ -119,6 +130,11 @@ FUNCTIONS = [
     Function("marian_jobs_next_due", {"p_types": ["t"]},                                            R, R, R, DONE),
     Function("marian_jobs_poll", {"p_limit": 1, "p_types": ["t"], "p_lease": "1 second"},           R, R, R, DONE),
     Function("marian_jobs_restrict", {"p_functions": []},                                           R, R, R, DONE),
+    Function("marian_jobs_room", {"p_types": ["t"], "p_room": [1], "p_now": "2026-01-01T00:00:00Z"}, R, R, R, DONE),
+    Function("marian_jobs_count_starts", {"p_type": "t", "p_count": 1, "p_now": "2026-01-01T00:00:00Z"}, R, R, R, DONE),
+    Function("limit_type", {"p_type": "t", "p_max_running": 1},                                     R, R, R, DONE),
+    Function("pause_type", {"p_type": "t"},                                                         R, R, R, DONE),
+    Function("resume_type", {"p_type": "t"},                                                        R, R, R, DONE),
     Function("marian_jobs_settle", {"p_ids": [JOB_OF_A], "p_attempts": [0]},                        R, R, R, DONE),
     Function("marian_jobs_waiting_types", {},                                                       R, R, R, DONE),
     Function("marian_jobs_wake", {"p_types": ["t"]},                                                R, R, R, DONE),

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from datetime import timedelta
 
@@ -384,6 +384,33 @@ class TestClaiming:
             job = await put(store, delay=timedelta(seconds=0.7))
             await ended(store, job)
         assert -0.05 <= started[0] - due < 0.4
+
+
+class TestLimit:
+    async def test_a_handlers_limit_bounds_its_type_in_this_worker(self, store: Store) -> None:
+        worker = Worker(store, concurrency=10)
+        now: dict[str, int] = {"a": 0, "b": 0}
+        most = dict(now)
+
+        def handler(type: str) -> Callable[[Job], Awaitable[None]]:
+            async def handle(job: Job) -> None:
+                now[type] += 1
+                most[type] = max(most[type], now[type])
+                await asyncio.sleep(0.03)
+                now[type] -= 1
+
+            return handle
+
+        worker.handler("a", limit=2)(handler("a"))
+        worker.handler("b")(handler("b"))
+        jobs = await store.enqueue([new_job(type) for type in "ab" * 12])
+        started = time.monotonic()
+        async with running(worker):
+            for job in jobs:
+                await ended(store, job)
+        assert most["a"] == 2
+        assert most["b"] > 2
+        assert time.monotonic() - started < 3
 
 
 class TestStop:

@@ -1,0 +1,48 @@
+"""What bounds job types in the memory store, as the table `marian_job_limits` does in the database."""
+
+from collections import defaultdict
+from collections.abc import Iterable
+from datetime import datetime, timedelta
+
+from marian_jobs.job import Job
+from marian_jobs.store import Limit
+
+UNBOUNDED = 2**31
+LOOK_AGAIN = timedelta(seconds=0.5)
+
+
+class Limits:
+    """Pauses, limits and the recent starts of types that have a rate."""
+
+    def __init__(self) -> None:
+        self.paused: set[str] = set()
+        self._limits: dict[str, Limit] = {}
+        self._starts: defaultdict[str, list[datetime]] = defaultdict(list)
+
+    def set(self, type: str, limit: Limit) -> None:
+        """Sets a type's limit; an empty one frees it."""
+        self._limits[type] = limit
+
+    def room(self, type: str, jobs: Iterable[Job], now: datetime) -> int:
+        """How many of the type may be claimed now; an expired lease holds no capacity."""
+        if type in self.paused:
+            return 0
+        limit = self._limits.get(type, Limit())
+        room = UNBOUNDED
+        if limit.max_running is not None:
+            running = (j for j in jobs if j.type == type and j.lease_until is not None and j.lease_until > now)
+            room = min(room, limit.max_running - sum(1 for _ in running))
+        if limit.rate is not None and limit.per is not None:
+            self._starts[type] = [start for start in self._starts[type] if start > now - limit.per]
+            room = min(room, limit.rate - len(self._starts[type]))
+        return max(room, 0)
+
+    def count_start(self, type: str, now: datetime) -> None:
+        """Notes a start of a type that has a rate."""
+        if self._limits.get(type, Limit()).rate is not None:
+            self._starts[type].append(now)
+
+    def not_before(self, job: Job, now: datetime) -> datetime:
+        """When to look for the job again: a limit may keep what is due from being claimed."""
+        bounded = job.type in self.paused or job.type in self._limits
+        return max(job.run_after, now + LOOK_AGAIN) if bounded else job.run_after

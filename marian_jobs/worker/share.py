@@ -1,0 +1,40 @@
+"""How many of each type this worker may run at once: its handlers' own `limit=`.
+
+Over all workers together a type is bounded in the store, by `Queue.limit`; this is one worker's share.
+"""
+
+from collections import Counter
+
+from marian_jobs.worker.handlers import Handlers
+
+
+class Share:
+    """Counts the runs of types whose handler has a limit; types without one cost nothing."""
+
+    def __init__(self, handlers: Handlers) -> None:
+        self._handlers = handlers
+        self._running: Counter[str] = Counter()
+
+    def began(self, type: str) -> None:
+        """A run of the type began."""
+        if self._handlers[type].limit is not None:
+            self._running[type] += 1
+
+    def ended(self, type: str) -> None:
+        """A run of the type ended."""
+        if self._handlers[type].limit is not None:
+            self._running[type] -= 1
+
+    def room(self) -> dict[str, int] | None:
+        """How many more of each limited type may run; None when no type is limited."""
+        left = {
+            type: limit - self._running[type]
+            for type in self._handlers.types
+            if (limit := self._handlers[type].limit) is not None
+        }
+        return left or None
+
+    def open_types(self) -> list[str]:
+        """The types of which at least one more may run."""
+        left = self.room() or {}
+        return [type for type in self._handlers.types if left.get(type, 1) > 0]
