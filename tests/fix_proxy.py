@@ -1,7 +1,8 @@
-"""A TCP proxy that a test can make cut connections: at once, or when an answer to a certain request comes back."""
+"""A TCP proxy that a test can make cut connections, or answer in the server's place, when a certain request comes."""
 
 import asyncio
 import contextlib
+import re
 from collections.abc import AsyncIterator
 
 import pytest
@@ -14,6 +15,8 @@ class Proxy:
         self._target = (host, port)
         self._server: asyncio.Server | None = None
         self._cut: bytes | None = None
+        self._instead = b""
+        self._replies: list[bytes] = []
         self._connections: set[asyncio.StreamWriter] = set()
         self.requests: list[bytes] = []
         self.cuts = 0
@@ -31,7 +34,15 @@ class Proxy:
 
     def cut_reply_to(self, request: bytes) -> None:
         """Once: the next answer after a request that holds these bytes is not passed on; its effect has happened."""
-        self._cut = request
+        self._cut, self._instead = request, b""
+
+    def reply_instead(self, *replies: bytes) -> None:
+        """The next requests get these replies, one each, and never reach the server; then all is as before."""
+        self._replies = list(replies)
+
+    def replace_reply_to(self, request: bytes, reply: bytes) -> None:
+        """As `cut_reply_to`, with another reply in the answer's place."""
+        self._cut, self._instead = request, reply
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         upstream_reader, upstream = await asyncio.open_connection(*self._target)
@@ -41,6 +52,10 @@ class Proxy:
         async def forward() -> None:
             while data := await reader.read(65536):
                 self.requests.append(data)
+                if self._replies:
+                    await _whole_request(reader, data)
+                    await _say(writer, self._replies.pop(0))
+                    return
                 if self._cut is not None and self._cut in data:
                     self._cut = None
                     marked.set()
@@ -51,6 +66,7 @@ class Proxy:
             while data := await upstream_reader.read(65536):
                 if marked.is_set():
                     self.cuts += 1
+                    await _say(writer, self._instead)
                     return
                 writer.write(data)
                 await writer.drain()
@@ -61,8 +77,22 @@ class Proxy:
         for task in tasks:
             task.cancel()
         for end in (writer, upstream):
-            end.transport.abort()
+            if not end.is_closing():
+                end.transport.abort()
             self._connections.discard(end)
+
+
+async def _whole_request(reader: asyncio.StreamReader, first: bytes) -> None:
+    head, _, body = first.partition(b"\r\n\r\n")
+    length = re.search(rb"content-length: (\d+)", head.lower())
+    while length and len(body) < int(length[1]):
+        body += await reader.read(65536)
+
+
+async def _say(writer: asyncio.StreamWriter, reply: bytes) -> None:
+    if reply:
+        writer.write(reply)
+        writer.close()
 
 
 @pytest.fixture
