@@ -13,11 +13,12 @@ import httpx
 
 from marian_jobs.errors import NotSupported, StoreRefused, StoreUnavailable
 from marian_jobs.job import Enqueued, Held, Job, NewJob
-from marian_jobs.store import MOST_CLAIMED, Alarm, Failure, JobFilter, Poll, Stat
+from marian_jobs.store import MOST_CLAIMED, Alarm, Failure, JobFilter, Limit, Poll, Stat
 from marian_jobs.stores import answers, rows
 from marian_jobs.stores.alarm import SleepAlarm
 from marian_jobs.stores.answers import from_duration
 from marian_jobs.stores.resend import http_client, may_repeat, patiently, was_not_carried_out
+from marian_jobs.stores.rows import rooms
 from supabase import AsyncClient, AsyncClientOptions, acreate_client
 
 T = TypeVar("T")
@@ -171,6 +172,24 @@ class SupabaseStore:
 
         return _jobs(await self._patiently(query, may_repeat))
 
+    async def pause(self, type: str) -> None:
+        """See `Store.pause`."""
+        await self._harmless("pause_type", p_type=type)
+
+    async def resume(self, type: str) -> None:
+        """See `Store.resume`."""
+        await self._harmless("resume_type", p_type=type)
+
+    async def limit(self, type: str, limit: Limit) -> None:
+        """See `Store.limit`."""
+        await self._harmless(
+            "limit_type",
+            p_type=type,
+            p_max_running=limit.max_running,
+            p_rate=limit.rate,
+            p_per=from_duration(limit.per),
+        )
+
     async def prune(self, succeeded_older: timedelta | None, dead_older: timedelta | None, limit: int = 10_000) -> int:
         """See `Store.prune`."""
         count: int = await self._harmless(
@@ -204,6 +223,13 @@ class SupabaseStore:
         if client is None:
             raise StoreUnavailable("the store is not open: use it as `async with`, or call open()")
         return await patiently(lambda: query(client), again, self._deadline)
+
+
+def _wanted(limit: int, types: Collection[str] | None, lease: timedelta, room: rows.Room) -> dict[str, Any]:
+    if room is None:
+        return {"p_limit": limit, "p_types": None if types is None else list(types), "p_lease": from_duration(lease)}
+    named, length, most = rooms(types, room, from_duration(lease))
+    return {"p_limit": limit, "p_types": named, "p_lease": length, "p_room": most}
 
 
 def _tokens(held: Sequence[Held]) -> dict[str, Any]:
