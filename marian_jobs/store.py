@@ -70,8 +70,12 @@ class Alarm(Protocol):
     """What wakes a worker that found nothing to do."""
 
     @property
-    def rings(self) -> bool:
+    def can_ring(self) -> bool:
         """Whether new work can wake this alarm at all, or time alone."""
+
+    @property
+    def rings(self) -> bool:
+        """Whether new work would wake it now: armed, and its connection there."""
 
     async def arm(self) -> bool:
         """From now on new work rings; true when work may have come in just before, so that one must look again."""

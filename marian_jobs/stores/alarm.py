@@ -22,6 +22,7 @@ select pg_advisory_lock_shared(hashtextextended('marian_jobs:' || t, 0)) from un
 class SleepAlarm:
     """For a store that cannot be woken: waits out the time."""
 
+    can_ring = False
     rings = False
 
     async def arm(self) -> bool:
@@ -42,6 +43,8 @@ class SleepAlarm:
 
 class ListenAlarm:
     """LISTEN on a connection of its own; while that is lost, a plain sleep, and a new connection at the next `arm`."""
+
+    can_ring = True
 
     def __init__(self, dsn: str, types: Collection[str]) -> None:
         self._dsn = dsn

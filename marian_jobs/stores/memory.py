@@ -275,7 +275,12 @@ class MemoryStore:
 class MemoryAlarm:
     """Rings across threads: each alarm remembers the loop it waits in."""
 
-    rings = True
+    can_ring = True
+
+    @property
+    def rings(self) -> bool:
+        """See `Alarm.rings`."""
+        return self in self._armed
 
     def __init__(self, types: frozenset[str], armed: "set[MemoryAlarm]") -> None:
         self._types = types

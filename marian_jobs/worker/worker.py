@@ -196,6 +196,8 @@ class Worker:
     async def _feed(self, drain: bool) -> None:
         """Claims for the free slots, and sleeps when there is nothing to claim."""
         alarm = self._store.alarm(self._handlers.types)
+        if not alarm.can_ring:
+            logger.info("this store cannot wake the worker: it looks for work every %g s", self._poll.total_seconds())
         pause = SHORTEST_POLL
         try:
             while not self._stopping.is_set():

@@ -238,7 +238,7 @@ async def test_there_is_no_transaction_to_join(stack: Stack) -> None:
     async with SupabaseStore(stack.url, stack.service_role_key) as store:
         with pytest.raises(NotSupported, match="PostgresStore"):
             await store.enqueue([new_job("t")], connection=object())
-        assert not store.alarm(["t"]).rings
+        assert not store.alarm(["t"]).can_ring
 
 
 def test_a_store_shows_no_key(stack: Stack) -> None:

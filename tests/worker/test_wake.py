@@ -1,6 +1,7 @@
 """Sleeping costs little and waking is prompt: idle cost, notifications, poolers; K57."""
 
 import asyncio
+import logging
 import os
 import shutil
 import socket
@@ -55,11 +56,15 @@ async def test_an_idle_worker_that_listens_asks_at_most_thirty_times_a_minute(da
     assert asked <= 5
 
 
-async def test_an_idle_worker_that_cannot_listen_asks_once_a_poll(database: str) -> None:
+async def test_an_idle_worker_that_cannot_listen_says_so_and_asks_once_a_poll(
+    database: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
     async with PostgresStore(database, pooler=True) as store:
         worker, _ = idler(store, poll=timedelta(seconds=0.5))
         async with running(worker):
             await asyncio.sleep(1.5)
+            assert "cannot wake the worker: it looks for work every 0.5 s" in caplog.text
             before = one(database, STATEMENTS)
             await asyncio.sleep(4)
             asked = one(database, STATEMENTS) - before
@@ -172,7 +177,6 @@ def pooled(database: str, tmp_path: Path) -> Iterator[str]:
 
 async def test_everything_but_listening_works_behind_a_transaction_mode_pooler(pooled: str) -> None:
     async with PostgresStore(pooled, pooler=True, max_connections=4) as store:
-        assert not store.alarm(["t"]).rings
         worker, started = idler(store, poll=timedelta(seconds=0.1), lease=timedelta(seconds=1))
         worker.handler("slow")(lambda job: time.sleep(1.5))
         jobs = await store.enqueue([*(new_job("t", key=f"k{n}") for n in range(50)), new_job("slow")])
