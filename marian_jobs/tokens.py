@@ -13,7 +13,7 @@ from typing import Any, Final
 from uuid import UUID
 
 import httpx
-from jose import JWTError, jwt
+from jose import JOSEError, JWTError, jwt
 
 from marian_jobs import clock
 from marian_jobs.errors import MarianError, StoreUnavailable
@@ -64,10 +64,11 @@ class SecretVerifier:
 
 
 class KeySetVerifier:
-    """Verifies tokens signed with a key of the project's JWKS (ES256, RS256), fetched once and again on rotation.
+    """Verifies tokens signed with a key of the project's JWKS (ES256, RS256), fetched when first needed.
 
-    A token with an unknown `kid` causes a fetch, at most one per `pause`; raises `StoreUnavailable` where the keys
-    cannot be had. `keys` gives the JWKS itself instead of its URL.
+    Fetched again when a token names an unknown `kid` (at most once per `pause`) and when older than `max_age`, so that
+    a withdrawn key ends; while the keys cannot be had, the known ones serve, and a token of another key raises
+    `StoreUnavailable`. `keys` gives the JWKS itself instead of its URL.
     """
 
     def __init__(
@@ -80,6 +81,7 @@ class KeySetVerifier:
         algorithms: tuple[str, ...] = ASYMMETRIC,
         leeway: timedelta = timedelta(seconds=10),
         pause: timedelta = timedelta(seconds=30),
+        max_age: timedelta = timedelta(minutes=10),
         client: httpx.AsyncClient | None = None,
     ) -> None:
         if (jwks_url is None) == (keys is None):
@@ -90,9 +92,11 @@ class KeySetVerifier:
         self._algorithms = algorithms
         self._rules = _Rules(issuer, audience, leeway)
         self._pause = pause.total_seconds()
+        self._max_age = max_age.total_seconds()
         self._client = client
         self._keys: dict[str, Mapping[str, Any]] = {} if keys is None else _by_kid(keys)
         self._fetched_at: float | None = None
+        self._failure: tuple[float, str] | None = None
         self._fetching = asyncio.Lock()
 
     async def verify(self, token: str) -> Claims:
@@ -101,8 +105,7 @@ class KeySetVerifier:
         kid = header.get("kid")
         if not isinstance(kid, str):
             raise TokenRefused("the token names no key (kid)")
-        if kid not in self._keys:
-            await self._fetch(kid)
+        await self._refresh(kid)
         key = self._keys.get(kid)
         if key is None:
             raise TokenRefused("the token is signed with a key that the project does not have")
@@ -111,27 +114,41 @@ class KeySetVerifier:
             raise TokenRefused("the token's algorithm is not its key's")
         return self._rules.read(token, dict(key), algorithm)
 
-    async def _fetch(self, kid: str) -> None:
+    async def _refresh(self, kid: str) -> None:
+        """Fetches the keys where that may bring the one asked for, or where they are old."""
+        if self._url is None or not self._is_stale(kid):
+            return
         async with self._fetching:
-            now = clock.monotonic()
-            recent = self._fetched_at is not None and now - self._fetched_at < self._pause
-            if kid in self._keys or self._url is None or recent:
-                return
-            self._keys = _by_kid(await self._get(self._url))
-            self._fetched_at = now
+            if not self._is_stale(kid):
+                return  # whoever held the lock has fetched them
+            if (said := self._lately_failed()) is None:
+                try:
+                    self._keys, self._fetched_at = await self._fetch(self._url), clock.monotonic()
+                    return
+                except (httpx.HTTPError, ValueError) as e:
+                    said = f"the project's keys could not be fetched: {type(e).__name__}"
+                    self._failure = clock.monotonic(), said
+            if kid not in self._keys:
+                raise StoreUnavailable(said)
 
-    async def _get(self, url: str) -> Mapping[str, Any]:
-        try:
-            if self._client is not None:
-                answer = await self._client.get(url)
-            else:
-                async with httpx.AsyncClient(timeout=10) as client:
-                    answer = await client.get(url)
-            answer.raise_for_status()
-            keys: Mapping[str, Any] = answer.json()
-        except (httpx.HTTPError, ValueError) as e:
-            raise StoreUnavailable(f"the project's keys could not be fetched: {type(e).__name__}") from e
-        return keys
+    def _is_stale(self, kid: str) -> bool:
+        if self._fetched_at is None:
+            return True
+        return clock.monotonic() - self._fetched_at > (self._max_age if kid in self._keys else self._pause)
+
+    def _lately_failed(self) -> str | None:
+        """What the last fetch failed by, for a second: a flood of tokens is no flood of fetches."""
+        if self._failure is None or clock.monotonic() - self._failure[0] > min(self._pause, 1.0):
+            return None
+        return self._failure[1]
+
+    async def _fetch(self, url: str) -> dict[str, Mapping[str, Any]]:
+        if self._client is not None:
+            answer = await self._client.get(url)
+        else:
+            async with httpx.AsyncClient(timeout=10) as client:
+                answer = await client.get(url)
+        return _by_kid(answer.raise_for_status().json())
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,6 +172,8 @@ class _Rules:
             )
         except JWTError as e:
             raise TokenRefused(f"the token is refused: {e}") from None
+        except JOSEError:
+            raise TokenRefused("the token is refused: its key in the key set is not one of its kind") from None
         except (ValueError, TypeError, KeyError, OverflowError):
             raise TokenRefused("the token is refused: its claims are not an account's") from None
 
@@ -162,6 +181,23 @@ class _Rules:
 def mint(claims: Mapping[str, Any], secret: str) -> str:
     """A token with these claims, signed with a secret (HS256): for the local stack."""
     return str(jwt.encode(dict(claims), secret, algorithm=SYMMETRIC))
+
+
+def mint_key(role: str, secret: str, lifetime: timedelta = timedelta(days=3650)) -> str:
+    """A local stack's API key: `role` is anon or service_role."""
+    return mint({"iss": "supabase", "role": role, "exp": _expiry(lifetime)}, secret)
+
+
+def mint_access(
+    user_id: UUID, email: str, secret: str, *, issuer: str, lifetime: timedelta = timedelta(hours=1)
+) -> str:
+    """An account's access token, as Supabase's auth server would give it."""
+    account = {"sub": str(user_id), "email": email, "role": AUDIENCE, "aud": AUDIENCE, "iss": issuer}
+    return mint({**account, "exp": _expiry(lifetime)}, secret)
+
+
+def _expiry(lifetime: timedelta) -> int:
+    return int((clock.utc_now() + lifetime).timestamp())
 
 
 def _header(token: str, allowed: tuple[str, ...]) -> dict[str, Any]:
@@ -175,7 +211,11 @@ def _header(token: str, allowed: tuple[str, ...]) -> dict[str, Any]:
 
 
 def _by_kid(keys: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
-    found = keys.get("keys")
+    found = keys.get("keys") if isinstance(keys, Mapping) else None
     if not isinstance(found, list):
         raise ValueError("a JWKS is an object with a list of keys")
-    return {key["kid"]: key for key in found if isinstance(key, dict) and isinstance(key.get("kid"), str)}
+    return {
+        key["kid"]: key
+        for key in found
+        if isinstance(key, dict) and isinstance(key.get("kid"), str) and key.get("use", "sig") == "sig"
+    }

@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from jose import jwk, jwt
 
 from marian_jobs import StoreUnavailable
-from marian_jobs.tokens import KeySetVerifier, SecretVerifier, TokenRefused, mint
+from marian_jobs.tokens import KeySetVerifier, SecretVerifier, TokenRefused, mint, mint_access, mint_key
 
 SECRET = "a-secret-of-at-least-thirty-two-characters"
 ISSUER = "https://project.example/auth/v1"
@@ -124,6 +124,13 @@ def test_nothing_shows_the_secret(by_secret: SecretVerifier) -> None:
     assert SECRET not in repr(by_secret)
 
 
+def test_a_minted_access_token_verifies_and_an_api_key_is_no_access_token(by_secret: SecretVerifier) -> None:
+    read = by_secret.verify(mint_access(SUB, "a@b.c", SECRET, issuer=ISSUER))
+    assert (read.sub, read.role, read.email) == (SUB, "authenticated", "a@b.c")
+    with pytest.raises(TokenRefused):
+        by_secret.verify(mint_key("service_role", SECRET))
+
+
 class TestKeySet:
     @pytest.mark.parametrize(("key", "algorithm", "kid"), [(RSA, "RS256", "r1"), (EC, "ES256", "e1")])
     async def test_a_key_of_the_set_verifies(self, key: Any, algorithm: str, kid: str) -> None:
@@ -178,6 +185,40 @@ class TestKeySet:
         assert (await verifier.verify(signed(EC, "ES256", "e1"))).sub == SUB
         assert jwks.fetches == 2
 
+    async def test_a_withdrawn_key_ends_when_the_keys_are_old(self, jwks: "Served") -> None:
+        verifier = KeySetVerifier(jwks.url, issuer=ISSUER, max_age=timedelta(0))
+        jwks.keys = KEYS
+        await verifier.verify(signed(RSA, "RS256", "r1"))
+        jwks.keys = {"keys": KEYS["keys"][1:]}
+        with pytest.raises(TokenRefused):
+            await verifier.verify(signed(RSA, "RS256", "r1"))
+
+    async def test_known_keys_serve_while_the_project_cannot_be_reached(self, jwks: "Served") -> None:
+        verifier = KeySetVerifier(jwks.url, issuer=ISSUER, max_age=timedelta(0), pause=timedelta(0))
+        jwks.keys = {"keys": KEYS["keys"][:1]}
+        await verifier.verify(signed(RSA, "RS256", "r1"))
+        for broken in ({"keys": None}, ["no key set"]):
+            jwks.keys = broken
+            assert (await verifier.verify(signed(RSA, "RS256", "r1"))).sub == SUB
+            with pytest.raises(StoreUnavailable):
+                await verifier.verify(signed(EC, "ES256", "e1"))
+
+    async def test_a_flood_while_the_keys_cannot_be_had_is_no_flood_of_fetches(self, jwks: "Served") -> None:
+        verifier = KeySetVerifier(jwks.url, issuer=ISSUER)
+        jwks.keys = []
+        for _ in range(20):
+            with pytest.raises(StoreUnavailable):
+                await verifier.verify(signed(RSA, "RS256", "r1"))
+        assert jwks.fetches == 1
+
+    @pytest.mark.parametrize(
+        "change", [{"n": "!"}, {"n": None}, {"kty": "oct", "k": "AAAA"}, {"alg": "ES256"}, {"use": "enc"}]
+    )
+    async def test_a_key_of_the_set_that_is_not_of_the_kind_refuses(self, change: dict[str, Any]) -> None:
+        keys = {"keys": [KEYS["keys"][0] | change]}
+        with pytest.raises(TokenRefused):
+            await KeySetVerifier(issuer=ISSUER, keys=keys).verify(signed(RSA, "RS256", "r1"))
+
     async def test_keys_that_cannot_be_had_are_an_outage_and_no_refusal(self) -> None:
         with pytest.raises(StoreUnavailable, match="keys"):
             await KeySetVerifier("http://127.0.0.1:1/jwks", issuer=ISSUER).verify(signed(RSA, "RS256", "r1"))
@@ -187,7 +228,7 @@ class Served:
     """A JWKS over HTTP, and how often it was asked for."""
 
     def __init__(self) -> None:
-        self.keys: dict[str, Any] = {"keys": []}
+        self.keys: Any = {"keys": []}
         self.fetches = 0
         self.url = ""
 
