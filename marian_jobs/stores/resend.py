@@ -4,7 +4,7 @@ Errors leave here as `MarianError`s without a cause: httpx's hold the request, a
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from typing import Any, Final
 
@@ -28,12 +28,12 @@ _backoff = wait_random_exponential(multiplier=0.1, max=2)
 _reload_stop = stop_after_delay(RELOAD_PATIENCE.total_seconds())
 
 
-def http_client(deadline: timedelta) -> httpx.AsyncClient:
-    """A client whose answers of 400 and more are raised as `Refusal`.
+def http_client(deadline: timedelta, *before: Callable[[httpx.Request], Awaitable[None]]) -> httpx.AsyncClient:
+    """A client that raises what is no answer in JSON as `Refusal`; `before` sees each request before it is sent.
 
     HTTP/1.1, since idle HTTP/2 connections are dropped by gateways without a word; a few connections are kept alive.
     """
-    hooks: dict[str, list[Any]] = {"response": [raise_refusal]}
+    hooks: dict[str, list[Any]] = {"request": list(before), "response": [raise_refusal]}
     return httpx.AsyncClient(limits=_POOL, timeout=deadline.total_seconds(), http2=False, event_hooks=hooks)
 
 
