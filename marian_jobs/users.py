@@ -4,7 +4,7 @@ Row-level security decides what comes back; nothing here ever holds the service 
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -108,7 +108,7 @@ class UserJobs:
         )
         return answers.to_job(found[0]) if found else None
 
-    async def watch(self, job_id: UUID | str, *, every: timedelta = timedelta(seconds=1)) -> AsyncIterator[Job]:
+    async def watch(self, job_id: UUID | str, *, every: timedelta = timedelta(seconds=1)) -> AsyncGenerator[Job, None]:
         """The job at once and then at each change, until it is finished, pruned or not the user's any more.
 
         States that pass within one look are not seen. An error of the API ends the watch.
@@ -125,7 +125,7 @@ class UserJobs:
 
     async def watch_newest(
         self, *, type: str | None = None, limit: int = 50, every: timedelta = timedelta(seconds=1)
-    ) -> AsyncIterator[Job]:
+    ) -> AsyncGenerator[Job, None]:
         """The user's newest jobs at once, oldest of them first, then each that is new or has changed, without end.
 
         What lies behind the `limit` newest is not looked at.
