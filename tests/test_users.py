@@ -53,10 +53,14 @@ async def test_pages_continue_where_the_last_ended(stack: Stack, users: list[tup
         assert (await jobs.list(status=Status.DEAD)).jobs == []
 
 
-async def test_a_watched_job_tells_each_change_until_it_is_finished(stack: Stack, users: list[tuple[str, str]]) -> None:
+@pytest.mark.parametrize("realtime", [False, True], ids=["at intervals", "asking for Realtime where there is none"])
+async def test_a_watched_job_tells_each_change_until_it_is_finished(
+    stack: Stack, users: list[tuple[str, str]], realtime: bool
+) -> None:
     (a, token), _ = users
     seen: list[Status] = []
-    async with PostgresStore(stack.dsn) as store, jobs_of(stack, token) as jobs:
+    reading = UserJobs(stack.url, stack.anon_key, token, realtime=realtime)
+    async with PostgresStore(stack.dsn) as store, reading as jobs:
         (job,) = await store.enqueue([new_job("t", user_id=a)])
 
         async def watch() -> None:
