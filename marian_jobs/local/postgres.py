@@ -54,6 +54,8 @@ class LocalPostgres:
         settings: Mapping[str, str] | None = None,
         grants: Literal["all", "none"] = "all",
     ) -> None:
+        self._server: subprocess.Popen[bytes] | None = None
+        self._guard: subprocess.Popen[bytes] | None = None
         self._account = Account()
         self._bin = self._account.reachable(_binaries(bin))
         self._settings = {**SETTINGS, **(settings or {})}
@@ -63,8 +65,6 @@ class LocalPostgres:
         self._home = Path()
         self._wanted_port = port
         self.port = port or 0
-        self._server: subprocess.Popen[bytes] | None = None
-        self._guard: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> Self:
         self.start()

@@ -77,6 +77,12 @@ class TestEnqueue:
         assert third.created
         assert third.id not in {first.id, second.id}
 
+    async def test_twenty_at_once_make_one_row_and_all_get_its_id(self, store: Store) -> None:
+        for turn in range(5):
+            jobs = await asyncio.gather(*(put(store, key=f"race {turn}") for _ in range(20)))
+            assert len({job.id for job in jobs}) == 1
+            assert sum(job.created for job in jobs) == 1
+
     async def test_jobs_without_a_key_are_never_the_same(self, store: Store) -> None:
         assert (await put(store)).id != (await put(store)).id
 
