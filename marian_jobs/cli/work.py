@@ -2,6 +2,7 @@
 
 import asyncio
 import importlib
+import logging
 import os
 import sys
 import traceback
@@ -11,7 +12,7 @@ from typing import Annotated, Literal
 import typer
 
 from marian_jobs import logs
-from marian_jobs.cli.output import print_json
+from marian_jobs.cli.output import errors, print_json
 from marian_jobs.errors import MarianError
 from marian_jobs.worker import Worker, WorkerExhausted
 from marian_jobs.worker.supervisor import Supervisor, same_command_without
@@ -37,12 +38,7 @@ def worker(
     if processes > 1 and not once:
         raise typer.Exit(asyncio.run(_supervise(processes)))
     found = load(target)
-    try:
-        asyncio.run(_work(found, drain=drain, once=once))
-    except WorkerExhausted as e:
-        sys.stderr.write(f"marian: {e}\n")
-        sys.stderr.flush()
-        os._exit(EXHAUSTED)  # the threads that would not stop would keep an ordinary exit waiting
+    asyncio.run(_work(found, drain=drain, once=once))
 
 
 async def _supervise(processes: int) -> int:
@@ -56,8 +52,21 @@ async def _work(found: Worker, *, drain: bool, once: bool) -> None:
             print_json({"reclaimed": tick.reclaimed, "job": str(tick.job.id) if tick.job else None})
         else:
             await found.run(drain=drain)
+    except WorkerExhausted as e:
+        errors.print(f"marian: {e}", markup=False, highlight=False)
+        _exit_at_once(EXHAUSTED)
     finally:
         await found.close()
+        if found.abandoned:
+            _exit_at_once(0)
+
+
+def _exit_at_once(code: int) -> None:
+    """Ends the process past the handlers that would not: an ordinary exit waits for them, perhaps for ever."""
+    logging.shutdown()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
 
 
 def load(target: str) -> Worker:

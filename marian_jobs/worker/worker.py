@@ -319,10 +319,14 @@ class Worker:
             asyncio._unregister_task(run.task)
         self._slots.give_up(run)
 
+    @property
+    def abandoned(self) -> int:
+        """How many handlers were told to stop, would not, and still run."""
+        return len(self._abandoned) + self._slots.threads.abandoned
+
     def _fail_if_exhausted(self) -> None:
-        left = len(self._abandoned) + self._slots.threads.abandoned
-        if left > self._most_abandoned:
-            raise WorkerExhausted(f"{left} handlers would not stop; restart the process")
+        if self.abandoned > self._most_abandoned:
+            raise WorkerExhausted(f"{self.abandoned} handlers would not stop; restart the process")
 
     async def _let_end(self, recording: "asyncio.Task[None]") -> None:
         """Lets handlers end within the grace, stops the others, and records what it can."""

@@ -136,6 +136,20 @@ async def test_one_statement_extends_all_long_runs(fleet: Fleet, postgres: Postg
     assert 1 <= row[0] <= 4
 
 
+@pytest.mark.parametrize("type", ["hang", "swallow"])
+async def test_a_handler_that_will_not_end_times_out_and_the_next_job_runs(
+    type: str, fleet: Fleet, postgres: PostgresStore
+) -> None:
+    stuck, other = await postgres.enqueue([new_job(type, max_attempts=1), new_job("sleep")])
+    process = fleet.start(lease=1, concurrency=1)
+    await until(fleet.started(), 10)
+    dead = await finished(postgres, stuck.id, 6)
+    assert (dead.status, dead.error) == (Status.DEAD, "timeout: the handler took longer than 3 s")
+    assert (await finished(postgres, other.id, 10)).status is Status.SUCCEEDED
+    process.send_signal(signal.SIGTERM)
+    process.wait(timeout=3)
+
+
 @pytest.mark.parametrize("lease", [timedelta(0), timedelta(seconds=-1), timedelta(days=366)])
 def test_a_lease_that_is_none_is_refused_at_start(lease: timedelta) -> None:
     with pytest.raises(ValueError, match="lease"):

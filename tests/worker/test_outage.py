@@ -61,7 +61,7 @@ async def test_an_outage_is_told_in_few_lines_and_costs_little(own_server: Local
             await asyncio.to_thread(own_server.restart, "fast", pause=8.0)
             (job,) = await store.enqueue([new_job("sleep")])
             await finished(store, job.id, 5)
-            assert cpu_seconds(process.pid) - before < 1.5
+            assert cpu_seconds(process.pid) - before < 1
         lines = fleet.log().splitlines()
         assert len(lines) <= 20
         assert "Traceback" not in fleet.log()
