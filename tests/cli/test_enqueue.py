@@ -151,6 +151,8 @@ def test_ctrl_c_in_the_middle_says_which_lines_went_in_and_ends_with_130(databas
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         env=environment(MARIAN_DATABASE_URL=database),
+        # A runner in the background ignores SIGINT, and what is ignored is inherited.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL) and None,
     )
     assert process.stdin is not None
     process.stdin.write(b"{}\n" * 1001)
