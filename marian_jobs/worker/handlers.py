@@ -10,6 +10,7 @@ from marian_jobs import checks
 from marian_jobs.backoff import Backoff
 from marian_jobs.job import Job
 from marian_jobs.worker.context import Context
+from marian_jobs.worker.payloads import reader
 
 Function = Callable[..., Any]
 
@@ -36,12 +37,18 @@ class Handler:
     takes_context: bool = False
     runs_in: Literal["loop", "thread", "process"] = "loop"
     memory_limit: int | None = None
+    read: Callable[[Job], Any] | None = None
+
+    def argument(self, job: Job) -> Any:
+        """What the function takes first: the job, or its payload as the type that the function asks for."""
+        return job if self.read is None else self.read(job)
 
     def call(self, run: "HasContext") -> Any:
         """The function's result, or for an async one its awaitable."""
+        argument = run.job if self.read is None else self.read(run.job)
         if self.takes_context:
-            return self.function(run.job, run.context)
-        return self.function(run.job)
+            return self.function(argument, run.context)
+        return self.function(argument)
 
 
 class Handlers:
@@ -101,6 +108,7 @@ class Handlers:
             takes_context=takes_context,
             runs_in=isolation or ("loop" if _is_async(function) else "thread"),
             memory_limit=None if memory_limit is None else checks.integer("memory_limit", memory_limit, 1, 2**63 - 1),
+            read=reader(function),
         )
 
 

@@ -7,8 +7,6 @@ from typing import Any
 
 from pebble import ProcessExpired, ProcessPool
 
-from marian_jobs.job import Job
-
 
 class ProcessLost(Exception):
     """The handler's process died under it: a crash, a kill, or its own exit."""
@@ -21,12 +19,12 @@ class HandlerProcesses:
         self._most = most
         self._pool: ProcessPool | None = None
 
-    async def run(self, function: Callable[[Job], Any], job: Job, memory_limit: int | None) -> None:
+    async def run(self, function: Callable[[Any], Any], argument: Any, memory_limit: int | None) -> None:
         """Returns when the function has; raises what it raised, or `ProcessLost`."""
         if self._pool is None:
             # Spawned, not forked: the parent has threads and connections that a fork would share.
             self._pool = ProcessPool(max_workers=self._most, context=multiprocessing.get_context("spawn"))
-        future = self._pool.schedule(_call, args=[function, job, memory_limit])
+        future = self._pool.schedule(_call, args=[function, argument, memory_limit])
         try:
             await asyncio.wrap_future(future)
         except ProcessExpired as e:
@@ -40,12 +38,12 @@ class HandlerProcesses:
             pool.join()
 
 
-def _call(function: Callable[[Job], Any], job: Job, memory_limit: int | None) -> None:
+def _call(function: Callable[[Any], Any], argument: Any, memory_limit: int | None) -> None:
     if memory_limit is not None:
         import resource  # Unix only, as is the limit
 
         _, hard = resource.getrlimit(resource.RLIMIT_AS)
         resource.setrlimit(resource.RLIMIT_AS, (memory_limit, hard))
-    result = function(job)
+    result = function(argument)
     if asyncio.iscoroutine(result):
         asyncio.run(result)

@@ -113,7 +113,8 @@ class Run:
                 if asyncio.iscoroutine(result):
                     await result
             else:
-                await processes.run(self.handler.function, self.job, self.handler.memory_limit)
+                argument = self.handler.argument(self.job)
+                await processes.run(self.handler.function, argument, self.handler.memory_limit)
             return SUCCEEDED if self.why is None else self._returned()
         except BaseException as e:
             return self._judge(e)

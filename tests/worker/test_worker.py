@@ -5,9 +5,11 @@ import logging
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
 from datetime import timedelta
 
 import pytest
+from pydantic import BaseModel
 
 from marian_jobs import (
     Backoff,
@@ -384,6 +386,56 @@ class TestClaiming:
             job = await put(store, delay=timedelta(seconds=0.7))
             await ended(store, job)
         assert -0.05 <= started[0] - due < 0.4
+
+
+@dataclass
+class Document:
+    id: int
+    tags: list[str] = field(default_factory=list)
+
+
+class Page(BaseModel):
+    url: str
+    depth: int = 1
+
+
+class TestTypedPayload:
+    async def become(self, store: Store, function: Callable[..., object], payload: dict[str, object]) -> Job:
+        worker = Worker(store)
+        worker.handler("t")(function)
+        (job,) = await store.enqueue([new_job("t", payload, max_attempts=5)])
+        async with running(worker):
+            return await ended(store, job)
+
+    async def test_a_handler_gets_the_type_it_asks_for(self, store: Store) -> None:
+        seen: list[object] = []
+
+        async def take_document(document: Document, context: Context) -> None:
+            seen.append((document, context.job.type))
+
+        def take_page(page: Page) -> None:
+            seen.append(page)
+
+        await self.become(store, take_document, {"id": 1, "tags": ["a"]})
+        await self.become(store, take_page, {"url": "https://a.example"})
+        assert seen == [(Document(1, ["a"]), "t"), Page(url="https://a.example")]
+
+    async def test_a_payload_that_does_not_fit_is_dead_at_once_and_its_reason_names_the_place(
+        self, store: Store
+    ) -> None:
+        async def take_document(document: Document) -> None: ...
+
+        dead = await self.become(store, take_document, {"id": "S3CRET-1", "tags": 5})
+        assert (dead.status, dead.attempts) == (Status.DEAD, 1)
+        assert (dead.error or "").startswith("the payload is no Document: id: ")
+        assert "tags: " in (dead.error or "")
+        assert "S3CRET" not in (dead.error or "")
+
+    def test_what_no_payload_can_be_is_refused_when_it_is_registered(self) -> None:
+        def take(payload: list[int]) -> None: ...
+
+        with pytest.raises(TypeError, match="a Job, a dataclass or a Pydantic model"):
+            Worker(MemoryStore()).handler("t")(take)
 
 
 class TestLimit:
