@@ -48,7 +48,7 @@ def wait_until_handled(workers: list[Process], jobs: int) -> None:
 def _wait_until_finished(connection: psycopg.Connection[tuple[bool]], system: System) -> None:
     end = time.perf_counter() + DRAIN_WITHIN
     while time.perf_counter() < end:
-        row = connection.execute(system.unfinished).fetchone()  # type: ignore[arg-type]  # a constant of the system
+        row = connection.execute(system.unfinished).fetchone()
         if row == (False,):
             return
         time.sleep(0.005)
@@ -80,7 +80,7 @@ def latency(server: Server, system: System, jobs: int) -> tuple[float, float]:
         time.sleep(1.5)  # until it is connected and idle: there is no sign of that which all queues share
         with Process(system, "ping", dsn, jobs) as enqueuer:
             enqueued = {answer["job"]: answer["at"] for answer in enqueuer.answers()}
-        started = {}
+        started: dict[int, int] = {}
         while len(started) < jobs:
             answer = worker.answer(10)
             started[answer["job"]] = answer["at"]

@@ -75,7 +75,7 @@ class Server:
 
     def _as_admin(self, statement: str, database: str) -> None:
         with psycopg.connect(self._admin(database), autocommit=True) as connection:
-            connection.execute(sql.SQL(statement))  # type: ignore[arg-type]  # constants of this file
+            connection.execute(sql.SQL(statement))
 
     def _admin(self, database: str) -> str:
         return self._postgres.socket_dsn(role="supabase_admin", database=database)

@@ -24,6 +24,7 @@ class System:
     program: Sequence[str]
     unfinished: str
     note: str = ""
+    share: float = 1.0  # of the jobs drained: a slow queue need not be waited for
     environment: dict[str, str] = field(default_factory=dict, hash=False)
 
     def ask(self, action: str, *arguments: object) -> dict[str, Any]:
