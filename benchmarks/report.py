@@ -75,9 +75,9 @@ def _preface(results: Results) -> str:
     plan = results.plan
     return (
         f"Written by `scripts/bench`, which measures anew on any machine. This run: {machine()}; PostgreSQL "
-        f"{results.settings['version']} on the same machine, {settings}. Runs: {plan.runs}, their medians shown, the queues taken "
-        f"in turn, each on a fresh database. {plan.drained:,} no-op jobs drained, {plan.bulk:,} enqueued in bulk, "
-        f"{plan.singles:,} singly, {plan.pings:,} picked up."
+        f"{results.settings['version']} on the same machine, {settings}. Runs: {plan.runs}, their medians shown, the "
+        f"queues taken in turn, each on a fresh database. {plan.drained:,} no-op jobs drained, {plan.bulk:,} enqueued "
+        f"in bulk, {plan.singles:,} singly, {plan.pings:,} picked up."
     )
 
 
