@@ -46,6 +46,10 @@ class StoreRefused(MarianError):
     """The database or the API answered, and refused: credentials, grants, or a schema that is not there."""
 
 
+class LeaseLost(MarianError):
+    """The job is not this attempt's any more (cancelled, reclaimed): roll back what was done for it."""
+
+
 class NotSupported(MarianError):
     """This store cannot do what was asked, by its nature; the text says which can."""
 

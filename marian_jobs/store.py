@@ -113,8 +113,11 @@ class Store(Protocol):
         `room` bounds single types; pauses and limits of the store's own bound them besides.
         """
 
-    async def complete(self, held: Sequence[Held]) -> set[Held]:
-        """The tokens accepted, whose jobs are now (or were already, by this very attempt) succeeded."""
+    async def complete(self, held: Sequence[Held], *, connection: object | None = None) -> set[Held]:
+        """The tokens accepted, whose jobs are now (or were already, by this very attempt) succeeded.
+
+        `connection` makes it part of the caller's transaction, or raises `NotSupported`.
+        """
 
     async def fail(self, failures: Sequence[Failure]) -> list[Job]:
         """The jobs accepted, in their new state: retrying or dead."""

@@ -68,8 +68,10 @@ class MemoryStore:
                     claimed.append(self._keep(machine.claim(job, now=now, lease=lease)))
             return claimed
 
-    async def complete(self, held: Sequence[Held]) -> set[Held]:
-        """See `Store.complete`."""
+    async def complete(self, held: Sequence[Held], *, connection: object | None = None) -> set[Held]:
+        """See `Store.complete`; there is no transaction to be part of."""
+        if connection is not None:
+            raise NotSupported("MemoryStore has no transactions: complete without a connection")
         with self._lock:
             now = self._clock()
             done = {token for token, job in self._known(held) if machine.was_completed_by(job, token.attempt)}

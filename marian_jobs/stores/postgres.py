@@ -128,11 +128,13 @@ class PostgresStore:
         """See `Store.claim`. Not sent again when its reply was lost: what it leased comes back when the lease ends."""
         return _jobs(await self._once(rows.claim(limit, types, lease, room)))
 
-    async def complete(self, held: Sequence[Held]) -> set[Held]:
+    async def complete(self, held: Sequence[Held], *, connection: object | None = None) -> set[Held]:
         """See `Store.complete`."""
         accepted = set(held)
         if held:
-            accepted.difference_update(Held(*row) for row in await self._harmless(rows.complete(held)))
+            statement = rows.complete(held)
+            refused = await (self._harmless(statement) if connection is None else _within(connection, statement))
+            accepted.difference_update(Held(*row) for row in refused)
         return accepted
 
     async def fail(self, failures: Sequence[Failure]) -> list[Job]:

@@ -100,8 +100,10 @@ class SupabaseStore:
         """See `Store.poll`. Like `claim`, not sent again when its reply was lost."""
         return answers.to_poll(await self._once("marian_jobs_poll", **_wanted(limit, types, lease, room)))
 
-    async def complete(self, held: Sequence[Held]) -> set[Held]:
-        """See `Store.complete`."""
+    async def complete(self, held: Sequence[Held], *, connection: object | None = None) -> set[Held]:
+        """See `Store.complete`; `connection` is refused."""
+        if connection is not None:
+            raise NotSupported("SupabaseStore cannot join a transaction: use PostgresStore to complete in one")
         accepted = set(held)
         for batch in _batches(held):
             refused = await self._harmless("marian_jobs_settle", **_tokens(batch))

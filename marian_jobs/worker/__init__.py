@@ -1,7 +1,7 @@
 """Runs handlers for jobs."""
 
 from marian_jobs.worker.context import Context
-from marian_jobs.worker.outcomes import Dead, Failed, Lost, Outcome, Released, Retry, Snooze, Succeeded
+from marian_jobs.worker.outcomes import Dead, Failed, Lost, Outcome, Released, Retry, Settled, Snooze, Succeeded
 from marian_jobs.worker.worker import Tick, Worker, WorkerExhausted
 
 __all__ = [
@@ -12,6 +12,7 @@ __all__ = [
     "Outcome",
     "Released",
     "Retry",
+    "Settled",
     "Snooze",
     "Succeeded",
     "Tick",

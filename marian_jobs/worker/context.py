@@ -16,15 +16,17 @@ logger = logging.getLogger("marian_jobs.handler")
 class Context:
     """The job in the handler's hands: its attempt, its deadline, whether to stop, and a logger that names it."""
 
-    __slots__ = ("__dict__", "_deadline", "_extend", "_stop", "job")
-
     def __init__(
-        self, job: Job, timeout: timedelta | None, extend: Callable[[timedelta | None], Awaitable[bool]]
+        self,
+        job: Job,
+        timeout: timedelta | None,
+        extend: Callable[[timedelta | None], Awaitable[bool]],
+        complete: Callable[[object], Awaitable[None]],
     ) -> None:
         self.job = job
+        self._complete = complete
         self._deadline = None if timeout is None else clock.monotonic() + timeout.total_seconds()
         self._extend = extend
-        self._stop: threading.Event | None = None
 
     @property
     def attempt(self) -> int:
@@ -55,6 +57,14 @@ class Context:
     async def extend(self, lease: timedelta | None = None) -> bool:
         """Extends the lease at once (the worker does so by itself in time); false when the job is no longer ours."""
         return await self._extend(lease)
+
+    async def complete(self, connection: object) -> None:
+        """Completes the job in the caller's transaction (psycopg): its result and the handler's writes commit together.
+
+        The last thing a handler does before it commits. Raises `LeaseLost` when the job is not ours any more, so that
+        the transaction rolls back; a job whose transaction was not committed is started again when its lease ends.
+        """
+        await self._complete(connection)
 
     @cached_property
     def logger(self) -> "logging.LoggerAdapter[Any]":

@@ -56,9 +56,15 @@ class Lost(NamedTuple):
     """The job is no longer this worker's; there is nothing to record."""
 
 
-Outcome = Succeeded | Failed | Released | Lost
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """The handler completed the job in a transaction of its own: recorded if that was committed, and only then."""
+
+
+Outcome = Succeeded | Failed | Released | Lost | Settled
 
 SUCCEEDED = Succeeded()
+SETTLED = Settled()
 LOST = Lost()
 
 

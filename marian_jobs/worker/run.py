@@ -8,11 +8,12 @@ from enum import Enum
 from typing import Any, Protocol
 
 from marian_jobs import clock
+from marian_jobs.errors import LeaseLost
 from marian_jobs.failure import describe, storable
 from marian_jobs.job import Job
 from marian_jobs.worker.context import Context
 from marian_jobs.worker.handlers import Handler
-from marian_jobs.worker.outcomes import LOST, SUCCEEDED, Dead, Failed, Outcome, Released, Retry, Snooze
+from marian_jobs.worker.outcomes import LOST, SETTLED, SUCCEEDED, Dead, Failed, Outcome, Released, Retry, Snooze
 from marian_jobs.worker.processes import HandlerProcesses
 from marian_jobs.worker.threads import DaemonThreads
 
@@ -39,6 +40,9 @@ class Home(Protocol):
     async def extend(self, run: "Run", lease: timedelta | None) -> bool:
         """Extends the run's lease; false when the job is not ours any more."""
 
+    async def complete(self, run: "Run", connection: object) -> None:
+        """Completes the run's job in the handler's transaction; `LeaseLost` when it is not ours any more."""
+
 
 class Run:
     """A claimed job in this process, started or not yet. Lives in the event loop that performs it."""
@@ -52,6 +56,7 @@ class Run:
         "home",
         "job",
         "leased_at",
+        "settled",
         "started",
         "task",
         "why",
@@ -66,6 +71,7 @@ class Run:
         self.started = 0.0
         self.task: asyncio.Task[Any] | None = None
         self.why: Why | None = None
+        self.settled = False
         self.abandoned = False
         self.ended = False
         self._context: Context | None = None
@@ -74,10 +80,17 @@ class Run:
     def context(self) -> Context:
         """What the handler may know, made when it is first asked for."""
         if self._context is None:
-            self._context = Context(self.job, self.handler.timeout, lambda lease: self.home.extend(self, lease))
+            self._context = Context(self.job, self.handler.timeout, self._extend, self._complete)
             if self.why is not None:
                 self._context.stop()
         return self._context
+
+    async def _extend(self, lease: timedelta | None) -> bool:
+        return await self.home.extend(self, lease)
+
+    async def _complete(self, connection: object) -> None:
+        await self.home.complete(self, connection)
+        self.settled = True
 
     def stop(self, why: Why) -> None:
         """Asks the handler to stop: cancels an async one, raises the flag for any. The first reason stands."""
@@ -115,6 +128,8 @@ class Run:
             else:
                 argument = self.handler.argument(self.job)
                 await processes.run(self.handler.function, argument, self.handler.memory_limit)
+            if self.settled:
+                return SETTLED
             return SUCCEEDED if self.why is None else self._returned()
         except BaseException as e:
             return self._judge(e)
@@ -136,6 +151,8 @@ class Run:
                 raise error  # not the handler's: the performer itself is being cancelled
         if self.why is Why.TIMEOUT:
             return self.stopped()
+        if isinstance(error, LeaseLost):
+            return LOST
         if isinstance(error, Snooze):
             return Released(error.delay)
         if isinstance(error, Dead):

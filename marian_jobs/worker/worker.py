@@ -17,14 +17,14 @@ from typing import Literal, TypeVar
 
 from marian_jobs import checks, clock
 from marian_jobs.backoff import Backoff
-from marian_jobs.errors import MarianError, StoreUnavailable
+from marian_jobs.errors import LeaseLost, MarianError, StoreUnavailable
 from marian_jobs.job import Job
 from marian_jobs.machine import LEASE
 from marian_jobs.store import MOST_CLAIMED, Alarm, Poll, Store
 from marian_jobs.worker.handlers import Function, Handlers
 from marian_jobs.worker.keeper import Keeper
 from marian_jobs.worker.outage import LONGEST, SHORTEST, Outage
-from marian_jobs.worker.outcomes import Lost, Outcome
+from marian_jobs.worker.outcomes import Lost, Outcome, Settled
 from marian_jobs.worker.recorder import Recorder
 from marian_jobs.worker.run import Run, Why
 from marian_jobs.worker.share import Share
@@ -297,11 +297,16 @@ class Worker:
             await self._store.extend([run.held], self._lease if lease is None else checks.lease("lease", lease))
         )
 
+    async def complete(self, run: Run, connection: object) -> None:
+        """Completes a run's job in its handler's transaction; `LeaseLost` when it is not this worker's any more."""
+        if not await self._store.complete([run.held], connection=connection):
+            raise LeaseLost(f"job {run.job.id}: attempt {run.job.attempts} does not hold it any more")
+
     def _finished(self, run: Run, outcome: Outcome) -> None:
         self._runs.discard(run)
         self._share.ended(run.job.type)
         self._last_outcome = outcome
-        if not isinstance(outcome, Lost):
+        if not isinstance(outcome, Lost | Settled):
             self._recorder.put(run.held, outcome)
         self._room_freed.set()
 

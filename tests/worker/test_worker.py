@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
 
+import psycopg
 import pytest
 from pydantic import BaseModel
 
@@ -521,6 +522,65 @@ class TestContext:
 
         assert (await outcome(store, handle, timeout=5)).status is Status.SUCCEEDED
         assert seen == [1, True, True, False]
+
+
+class TestOwnTransaction:
+    async def run_once(
+        self, database: str, body: Callable[[psycopg.AsyncConnection, Context], Awaitable[None]]
+    ) -> tuple[Job, int]:
+        """The job after one run of a handler that writes and completes in one transaction, and how much it wrote."""
+        async with PostgresStore(database) as store, await psycopg.AsyncConnection.connect(database) as mine:
+            await mine.execute("create table written (n int)")
+            await mine.commit()
+            worker = Worker(store)
+
+            @worker.handler("t", backoff=Backoff(base=timedelta(minutes=5)))
+            async def handle(job: Job, context: Context) -> None:
+                await mine.execute("insert into written values (1)")
+                await body(mine, context)
+
+            job = await put(store)
+            await worker.tick()
+            await mine.rollback()
+            row = await (await mine.execute("select count(*) from written")).fetchone()
+            after = await store.get(job.id)
+            assert row is not None
+            assert after is not None
+            return after, row[0]
+
+    async def test_result_and_writes_commit_together(self, database: str) -> None:
+        async def body(mine: psycopg.AsyncConnection, context: Context) -> None:
+            await context.complete(mine)
+            await mine.commit()
+
+        after, written = await self.run_once(database, body)
+        assert (after.status, written) == (Status.SUCCEEDED, 1)
+
+    async def test_an_error_after_completing_takes_both_back(self, database: str) -> None:
+        async def body(mine: psycopg.AsyncConnection, context: Context) -> None:
+            await context.complete(mine)
+            await mine.rollback()
+            raise ValueError("boom")
+
+        after, written = await self.run_once(database, body)
+        assert (after.status, written) == (Status.RETRYING, 0)
+
+    async def test_a_transaction_that_is_never_committed_is_no_success(self, database: str) -> None:
+        async def body(mine: psycopg.AsyncConnection, context: Context) -> None:
+            await context.complete(mine)
+
+        after, written = await self.run_once(database, body)
+        assert (after.status, written) == (Status.RUNNING, 0)
+
+    async def test_a_lost_lease_takes_the_writes_back(self, database: str) -> None:
+        async def body(mine: psycopg.AsyncConnection, context: Context) -> None:
+            async with PostgresStore(database) as other:
+                await other.cancel(context.job.id)
+            await context.complete(mine)
+            await mine.commit()
+
+        after, written = await self.run_once(database, body)
+        assert (after.status, after.error, written) == (Status.DEAD, "cancelled", 0)
 
 
 class TestQueue:
