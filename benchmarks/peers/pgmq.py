@@ -30,7 +30,7 @@ class Pgmq:
 
     def version(self) -> str:
         assert get_embedded_install_sql()
-        return get_embedded_sql_version()
+        return str(get_embedded_sql_version())
 
     async def bulk(self, dsn: str, count: int) -> float:
         async def enqueue(connection: asyncpg.Connection) -> None:
