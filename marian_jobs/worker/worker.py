@@ -160,7 +160,13 @@ class Worker:
         try:
             await asyncio.wait({feeding, stopping}, return_when=asyncio.FIRST_COMPLETED)
             await _end(feeding)
-            await self._let_end(recording)
+            await self._let_end(self._grace)
+        except asyncio.CancelledError:
+            await _end(feeding)
+            await self._let_end(
+                timedelta(0)
+            )  # whoever cancels us will not wait, but nothing is kept until its lease ends
+            raise
         finally:
             self._keeper.stop()
             for task in (recording, stopping, feeding):
@@ -333,11 +339,11 @@ class Worker:
         if self.abandoned > self._most_abandoned:
             raise WorkerExhausted(f"{self.abandoned} handlers would not stop; restart the process")
 
-    async def _let_end(self, recording: "asyncio.Task[None]") -> None:
+    async def _let_end(self, grace: timedelta) -> None:
         """Lets handlers end within the grace, stops the others, and records what it can."""
-        if self._runs:
-            logger.info("stopping: %d jobs may go on for %.1f s", len(self._runs), self._grace.total_seconds())
-        await self._until(lambda: not self._runs, self._grace)
+        if self._runs and grace:
+            logger.info("stopping: %d jobs may go on for %.1f s", len(self._runs), grace.total_seconds())
+        await self._until(lambda: not self._runs, grace)
         self._stop_runs()
         await self._until(lambda: not self._runs, timedelta(seconds=2))
         try:

@@ -473,6 +473,25 @@ class TestStop:
         worker.stop()
         await asyncio.wait_for(worker.run(signals=False), 5)
 
+    async def test_a_cancelled_worker_gives_back_what_it_holds(self, store: Store) -> None:
+        worker = Worker(store)
+        started = asyncio.Event()
+
+        @worker.handler("t")
+        async def handle(job: Job) -> None:
+            started.set()
+            await asyncio.sleep(60)
+
+        job = await put(store)
+        task = asyncio.create_task(worker.run(signals=False))
+        await asyncio.wait_for(started.wait(), 5)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await asyncio.wait_for(task, 5)
+        left = await store.get(job.id)
+        assert left is not None
+        assert (left.status, left.attempts, left.max_attempts) == (Status.QUEUED, 1, 4)
+
     async def test_a_worker_may_run_again(self, store: Store) -> None:
         worker = Worker(store)
         worker.handler("t")(lambda job: None)
