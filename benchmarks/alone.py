@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from benchmarks import floor, memory, pinned
-from benchmarks.flat import Rows, claim, idle_poll
+from benchmarks.flat import BATCH, Rows, claim, idle_poll
 from benchmarks.plan import Plan
 from benchmarks.server import Server
 
@@ -49,48 +49,42 @@ def measure(server: Server, plan: Plan, tell: Tell) -> Alone:
 
 
 def _flat(server: Server, plan: Plan, tell: Tell) -> list[Pair]:
-    few = Rows(FEW)
-    future = Rows(plan.backlog, priority=5, due="1 day")
+    many, few, thousand = [Rows(plan.backlog)], [Rows(FEW)], [Rows(1_000)]
+    future = [Rows(plan.backlog, priority=5, due="1 day")]
     foreign = Rows(plan.foreign, type=OTHER)
-    history = Rows(plan.finished, status="succeeded")
-    own: list[tuple[str, Callable[[], float], Callable[[], float]]] = [
+    finished = Rows(plan.finished, status="succeeded")
+    cases: list[tuple[str, Callable[[], tuple[float, float]]]] = [
         (
             f"claim of one job, {plan.backlog:,} waiting and 1,000",
-            lambda: claim(server, Rows(plan.backlog), limit=1),
-            lambda: claim(server, Rows(1_000), limit=1),
+            lambda: claim(server, many, thousand, 1),
         ),
         (
             f"claim of 100, per job, {plan.backlog:,} waiting and {FEW:,}",
-            lambda: claim(server, Rows(plan.backlog)),
-            lambda: claim(server, few),
+            lambda: claim(server, many, few, BATCH),
         ),
         (
             f"idle look, {plan.backlog:,} rows of a better priority not due, and an empty table",
-            lambda: idle_poll(server, future),
-            lambda: idle_poll(server),
+            lambda: idle_poll(server, future, []),
         ),
         (
             f"claim of one job of a rare type behind {plan.foreign:,} of another, and without",
-            lambda: claim(server, foreign, Rows(1_000), limit=1),
-            lambda: claim(server, Rows(1_000), limit=1),
+            lambda: claim(server, [foreign, *thousand], thousand, 1),
         ),
         (
             f"idle look of a rare type behind {plan.foreign:,} of another, and without",
-            lambda: idle_poll(server, foreign),
-            lambda: idle_poll(server),
+            lambda: idle_poll(server, [foreign], []),
         ),
         (
             f"claim of 100, per job, {plan.finished:,} finished rows and none",
-            lambda: claim(server, history, few),
-            lambda: claim(server, few),
+            lambda: claim(server, [finished, *few], few, BATCH),
         ),
     ]
-    return [_pair(title, hard, easy, plan.runs, tell) for title, hard, easy in own]
+    return [_pair(title, taken, plan.runs, tell) for title, taken in cases]
 
 
-def _pair(title: str, hard: Callable[[], float], easy: Callable[[], float], runs: int, tell: Tell) -> Pair:
+def _pair(title: str, take: Callable[[], tuple[float, float]], runs: int, tell: Tell) -> Pair:
     tell(title)
-    taken = [(hard(), easy()) for _ in range(runs)]
+    taken = [take() for _ in range(runs)]
     pair = Pair(title, "ms", statistics.median(t[0] for t in taken), statistics.median(t[1] for t in taken))
     tell(f"    {pair.hard:.4f} and {pair.easy:.4f} ms: {pair.ratio:.2f}")
     return pair

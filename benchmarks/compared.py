@@ -4,11 +4,14 @@ import statistics
 import subprocess
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 from benchmarks import measure
 from benchmarks.plan import Plan
 from benchmarks.server import Server
 from benchmarks.systems import OWN, BenchmarkError, System
+
+Tell = Callable[[str], None]
 
 
 @dataclass(frozen=True)
@@ -48,25 +51,32 @@ class Comparison:
         self.values.setdefault(system, {}).setdefault(figure, []).append(value)
 
 
-def compare(server: Server, systems: Sequence[System], plan: Plan, tell: Callable[[str], None]) -> Comparison:
+def compare(server: Server, systems: Sequence[System], plan: Plan, tell: Tell) -> Comparison:
     """All figures of all queues; one that fails is left out from there on, and the reason kept. Ours may not fail."""
     comparison = Comparison()
     for number in range(plan.runs):
-        for take in (_drain_one, _drain_two, _bulk, _single, _latency, _idle):
+        for take in (_drain_one, _drain_two, _bulk, _single, _latency):
             for system in systems:
-                if system.name in comparison.failures or (take is _idle and number > 0):
-                    continue
-                tell(f"round {number + 1} of {plan.runs}: {take.__name__.strip('_')} {system.name}")
-                try:
-                    for key, value in take(server, system, plan).items():
-                        comparison.add(system.name, key, value)
-                        tell(f"    {key} {value:,.2f}")
-                except (BenchmarkError, subprocess.CalledProcessError) as e:
-                    if system is OWN:
-                        raise
-                    comparison.failures[system.name] = str(e)
-                    tell(f"    left out: {e}")
+                if system.name not in comparison.failures:
+                    tell(f"round {number + 1} of {plan.runs}: {take.__name__.strip('_')} {system.name}")
+                    _take(comparison, system, partial(take, server, system, plan), tell)
+    tell("statements of idle workers")
+    working = [system for system in systems if system.name not in comparison.failures]
+    for name, value in measure.idle_statements(server, working, plan.idle_seconds).items():
+        comparison.add(name, "idle", value)
     return comparison
+
+
+def _take(comparison: Comparison, system: System, measured: Callable[[], dict[str, float]], tell: Tell) -> None:
+    try:
+        for key, value in measured().items():
+            comparison.add(system.name, key, value)
+            tell(f"    {key} {value:,.2f}")
+    except (BenchmarkError, subprocess.CalledProcessError) as e:
+        if system is OWN:
+            raise
+        comparison.failures[system.name] = str(e)
+        tell(f"    left out: {e}")
 
 
 def _drain_one(server: Server, system: System, plan: Plan) -> dict[str, float]:
@@ -88,7 +98,3 @@ def _single(server: Server, system: System, plan: Plan) -> dict[str, float]:
 def _latency(server: Server, system: System, plan: Plan) -> dict[str, float]:
     p50, p99 = measure.latency(server, system, plan.pings)
     return {"latency_p50": p50, "latency_p99": p99}
-
-
-def _idle(server: Server, system: System, plan: Plan) -> dict[str, float]:
-    return {"idle": measure.idle_statements(server, system, plan.idle_seconds)}

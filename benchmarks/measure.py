@@ -2,6 +2,7 @@
 
 import statistics
 import time
+from collections.abc import Sequence
 from contextlib import ExitStack
 
 import psycopg
@@ -89,12 +90,19 @@ def latency(server: Server, system: System, jobs: int) -> tuple[float, float]:
     return cuts[49], cuts[98]
 
 
-def idle_statements(server: Server, system: System, seconds: float) -> float:
-    """Statements per minute that an idle worker sends, everything counted (begin, commit, heartbeats)."""
-    with server.database(system.name, [*system.program]) as dsn, Process(system, "listen", dsn) as worker:
-        worker.answer()
-        worker.go()
-        time.sleep(5)  # past its start
-        before = server.count_statements(dsn)
+def idle_statements(server: Server, systems: Sequence[System], seconds: float) -> dict[str, float]:
+    """Statements per minute that an idle worker sends, everything counted (begin, commit, heartbeats).
+
+    All workers idle at the same time, each on a database of its own: counts do not mind the company.
+    """
+    with ExitStack() as stack:
+        databases = {}
+        for system in systems:
+            databases[system.name] = stack.enter_context(server.database(system.name, [*system.program]))
+            worker = stack.enter_context(Process(system, "listen", databases[system.name]))
+            worker.answer()
+            worker.go()
+        time.sleep(5)  # past their start
+        before = {name: server.count_statements(dsn) for name, dsn in databases.items()}
         time.sleep(seconds)
-        return (server.count_statements(dsn) - before) * 60 / seconds
+        return {name: (server.count_statements(dsn) - before[name]) * 60 / seconds for name, dsn in databases.items()}

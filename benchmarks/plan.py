@@ -7,6 +7,7 @@ from dataclasses import dataclass
 class Plan:
     """Counts of jobs and rows, seconds of time, and how often each figure is taken."""
 
+    short: bool
     runs: int
     drained: int
     bulk: int
@@ -28,6 +29,7 @@ def plan(*, runs: int, scale: float, short: bool) -> Plan:
     if short:
         runs, scale = 1, min(scale, 0.01)
     return Plan(
+        short=short,
         runs=runs,
         drained=5_000 if short else 100_000,
         bulk=5_000 if short else 50_000,

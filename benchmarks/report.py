@@ -78,6 +78,7 @@ def _preface(results: Results) -> str:
         f"{results.settings['version']} on the same machine, {settings}. Runs: {plan.runs}, their medians shown, the "
         f"queues taken in turn, each on a fresh database. {plan.drained:,} no-op jobs drained, {plan.bulk:,} enqueued "
         f"in bulk, {plan.singles:,} singly, {plan.pings:,} picked up."
+        + (" **A short run: it shows that all works; starting up outweighs what is measured.**" if plan.short else "")
     )
 
 
@@ -123,7 +124,7 @@ def _cell(value: float | None, *, best: bool) -> str:
 
 def number(value: float) -> str:
     """Three digits or more, no more decimals than that takes."""
-    decimals = 0 if abs(value) >= 100 else 1 if abs(value) >= 10 else 2 if abs(value) >= 1 else 4
+    decimals = 0 if value == 0 or abs(value) >= 100 else 1 if abs(value) >= 10 else 2 if abs(value) >= 1 else 4
     return f"{value:,.{decimals}f}"
 
 
@@ -139,9 +140,7 @@ def ratios(results: Results) -> list[str]:
         others = [results.comparison.median(s.name, figure.key) for s in results.systems if s is not OWN]
         best = _best(figure, others)
         if ours is not None and best:
-            lines.append(
-                f"{figure.title}: {number(ours)} {figure.unit}, {ours / best:.2f} times the best of the others"
-            )
+            lines.append(f"{figure.title}: {number(ours)} {figure.unit}, {ours / best:.2f} of the best other queue's")
     return lines
 
 
