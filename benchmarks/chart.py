@@ -36,7 +36,9 @@ def _bars(axis: Axes, results: Results, what: Figure) -> None:
     values, names = [v for v, _ in known], [n for _, n in known]
     bars = axis.barh(names, values, color=[OURS if n == OWN.name else OTHERS for n in names])
     axis.bar_label(bars, [number(v) for v in values], padding=3)
-    axis.set_title(f"{what.title} ({what.unit}; {'more' if what.higher_is_better else 'less'} is better)", fontsize=9)
+    axis.set_title(
+        f"{what.title} ({what.unit}; {'more' if what.higher_is_better else 'less'} is better)", fontsize=9, loc="left"
+    )
     axis.margins(x=0.18)
     axis.xaxis.set_visible(False)
     axis.spines[["top", "right", "bottom"]].set_visible(False)

@@ -28,7 +28,7 @@ FIGURES = (
     Figure("drain_one", "drain, one worker process", "jobs/s"),
     Figure("drain_two", "drain, two worker processes", "jobs/s"),
     Figure("bulk", "bulk enqueue", "jobs/s"),
-    Figure("single", "single enqueue, one transaction each", "jobs/s"),
+    Figure("single", "single enqueue, one commit each", "jobs/s"),
     Figure("latency_p50", "pickup by an idle worker, p50", "ms", higher_is_better=False),
     Figure("latency_p99", "pickup by an idle worker, p99", "ms", higher_is_better=False),
     Figure("idle", "statements of an idle worker", "per minute", higher_is_better=False),

@@ -1,8 +1,8 @@
-// pg-boss as a program under test: batches of 500, fetched without pause while they are full, woken by LISTEN.
+// pg-boss as a program under test: batches of 1,000, fetched without pause while they are full, woken by LISTEN.
 import { PgBoss } from "pg-boss";
 import { main, versionOf } from "./program.mjs";
 
-const BATCH = 500;
+const BATCH = 1000;
 const CHUNK = 10_000;
 const QUEUE = "noop";
 
@@ -38,7 +38,7 @@ await main({
 
   async work(dsn, handled, ended) {
     const boss = await started(dsn, { useListenNotify: true });
-    await boss.work(QUEUE, { batchSize: BATCH, burstWhenBatchFull: true, localConcurrency: 2 }, async (jobs) => {
+    await boss.work(QUEUE, { batchSize: BATCH, burstWhenBatchFull: true, localConcurrency: 4 }, async (jobs) => {
       for (const { data } of jobs) handled(data.job);
     });
     await ended;

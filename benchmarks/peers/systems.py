@@ -50,7 +50,7 @@ def _node() -> list[System]:
             "pg-boss",
             node.program("pg_boss.mjs"),
             "select exists (select from pgboss.job where state < 'completed')",
-            note="`batchSize` 500, `burstWhenBatchFull`, `localConcurrency` 2, LISTEN; `insert` of 10,000 for bulk.",
+            note="`batchSize` 1,000, `burstWhenBatchFull`, `localConcurrency` 4, LISTEN; `insert` of 10,000 for bulk.",
             environment=environment,
         ),
     ]
