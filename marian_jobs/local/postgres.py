@@ -190,18 +190,25 @@ class LocalPostgres:
         raise LocalStackError(f"Postgres did not answer within {READY_WITHIN:g} s: {_tail(self.log)}")
 
     def _bootstrap(self) -> None:
-        done = self._run("psql", "-X", "-q", "-v", "ON_ERROR_STOP=1", "-v", f"grants={self._grants}", "-f", "-",
-                         self.socket_dsn(role="supabase_admin", database="template1"),
-                         input=BOOTSTRAP.read_bytes())  # fmt: skip
-        if done.returncode:
-            raise LocalStackError(
-                f"the Supabase roles could not be made: {done.stderr.decode(errors='replace')[-500:]}"
-            )
+        try:
+            with psycopg.connect(
+                self.socket_dsn(role="supabase_admin", database="template1"), autocommit=True
+            ) as admin:
+                admin.execute("select set_config('marian.grants', %s, false)", (self._grants,))
+                admin.execute(BOOTSTRAP.read_text())
+                # Made anew from template1, which has it all now.
+                for statement in (
+                    "drop database postgres",
+                    "create database postgres owner postgres",
+                    """alter database postgres set search_path = "$user", public, extensions""",
+                ):
+                    admin.execute(statement)
+        except psycopg.Error as e:
+            raise LocalStackError(f"the Supabase roles could not be made: {e}") from e
 
-    def _run(self, program: str, *arguments: str, input: bytes | None = None) -> "subprocess.CompletedProcess[bytes]":
+    def _run(self, program: str, *arguments: str) -> "subprocess.CompletedProcess[bytes]":
         return subprocess.run(
             [self._bin / program, *arguments],
-            input=input,
             capture_output=True,
             check=False,
             cwd=self._home,

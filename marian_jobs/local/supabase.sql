@@ -1,6 +1,6 @@
 -- What a Supabase project's database looks like before the first migration: its roles, its auth schema, and its default
 -- privileges. Run once as the superuser in template1, so that every database made later has it all.
--- :grants is 'all' (projects from before 2026: new objects in public are granted to the API roles) or 'none'.
+-- The setting marian.grants is 'all' (projects from before 2026: new objects in public are granted to the API roles) or 'none'.
 
 create role postgres login createrole createdb replication bypassrls password 'postgres';
 create role anon nologin noinherit;
@@ -87,14 +87,15 @@ begin
 end
 $$;
 
-select :'grants' = 'all' as grants_all \gset
-\if :grants_all
-alter default privileges for role postgres in schema public grant all on tables to postgres, anon, authenticated, service_role;
-alter default privileges for role postgres in schema public grant all on functions to postgres, anon, authenticated, service_role;
-alter default privileges for role postgres in schema public grant all on sequences to postgres, anon, authenticated, service_role;
-\endif
-
-drop database postgres;
-create database postgres owner postgres;
-\connect postgres
-alter database postgres set search_path = "$user", public, extensions;
+do $$
+begin
+  if current_setting('marian.grants') = 'all' then
+    alter default privileges for role postgres in schema public
+      grant all on tables to postgres, anon, authenticated, service_role;
+    alter default privileges for role postgres in schema public
+      grant all on functions to postgres, anon, authenticated, service_role;
+    alter default privileges for role postgres in schema public
+      grant all on sequences to postgres, anon, authenticated, service_role;
+  end if;
+end
+$$;
