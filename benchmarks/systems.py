@@ -76,26 +76,35 @@ class Process:
 
     def answer(self, patience: float = PATIENCE) -> dict[str, Any]:
         """The next answer; raises `BenchmarkError` where the program ends or is silent instead."""
-        try:
-            answer = self._answers.get(timeout=patience)
-        except queue.Empty:
-            raise BenchmarkError(f"{self._name}: silent for {patience:g} s") from None
-        if answer is None:
-            raise BenchmarkError(f"{self._name}: ended with status {self._process.wait()} before it answered")
+        if (answer := self._next(patience)) is None:
+            raise self._ended()
         return answer
 
     def answers(self) -> Iterator[dict[str, Any]]:
         """All answers until the program ends."""
-        while (answer := self._answers.get(timeout=PATIENCE)) is not None:
+        while (answer := self._next(PATIENCE)) is not None:
             yield answer
 
     def arrived(self) -> list[dict[str, Any]]:
-        """The answers that are here already."""
-        here = []
+        """The answers that are here already; raises `BenchmarkError` where the program has ended and said no more."""
+        here: list[dict[str, Any]] = []
         while not self._answers.empty():
-            if (answer := self._answers.get()) is not None:
-                here.append(answer)
+            if (answer := self._answers.get()) is None:
+                self._answers.put(None)
+                if not here:
+                    raise self._ended()
+                break
+            here.append(answer)
         return here
+
+    def _next(self, patience: float) -> dict[str, Any] | None:
+        try:
+            return self._answers.get(timeout=patience)
+        except queue.Empty:
+            raise BenchmarkError(f"{self._name}: silent for {patience:g} s") from None
+
+    def _ended(self) -> BenchmarkError:
+        return BenchmarkError(f"{self._name}: ended with status {self._process.wait()} before it was asked to")
 
     def go(self) -> None:
         """Lets a program that said it is ready begin."""
