@@ -38,7 +38,9 @@ def complain(error: Exception) -> None:
 
 def print_json(value: Any) -> None:
     """One JSON document on one line; records as objects, moments in ISO 8601, durations in seconds."""
-    print(json.dumps(value, default=_plain, ensure_ascii=not _speaks_unicode()))
+    print(
+        json.dumps(value, default=_plain, ensure_ascii=not _speaks_unicode()), flush=True
+    )  # dev goes on: a pipe waits
 
 
 def print_list(records: Iterable[Any]) -> None:
