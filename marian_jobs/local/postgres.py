@@ -107,6 +107,7 @@ class LocalPostgres:
     def stop(self, mode: Literal["fast", "immediate"] = "fast") -> None:
         """Stops the server and, with it, a temporary directory; does nothing where none runs."""
         self._halt(mode)
+        self._dismiss_guard()
         if self._temporary:
             shutil.rmtree(self._home, ignore_errors=True)
 
@@ -226,9 +227,12 @@ class LocalPostgres:
             self._server.wait()
         self._server = None
 
-    def __del__(self) -> None:
+    def _dismiss_guard(self) -> None:
+        """Waits for it to end: left alone it would one day stop whatever runs in the directory by then."""
         if self._guard is not None and self._guard.stdin is not None:
             self._guard.stdin.close()
+            self._guard.wait()
+            self._guard = None
 
 
 def _binaries(bin: Path | None) -> Path:

@@ -162,6 +162,8 @@ class Worker:
             await _end(feeding)
             await self._let_end(self._grace)
         except asyncio.CancelledError:
+            if task := asyncio.current_task():
+                task.uncancel()  # else the time limits below would take the cancellation for their own
             await _end(feeding)
             await self._let_end(
                 timedelta(0)

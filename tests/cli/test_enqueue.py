@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 from pathlib import Path
@@ -162,7 +163,8 @@ def test_ctrl_c_in_the_middle_says_which_lines_went_in_and_ends_with_130(databas
     _, said = process.communicate(timeout=10)
 
     assert process.returncode == 130
-    assert b"lines 1 to 1000 were enqueued" in said
+    # The second batch may be in while its reply is still on its way: then the first is all that is sure.
+    assert re.search(rb"lines 1 to (500|1000) were enqueued", said)
     assert b"Traceback" not in said
 
 
