@@ -2,6 +2,8 @@
 
 import signal
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
@@ -23,18 +25,16 @@ def dev(
     context: typer.Context,
     data: Data = KEPT,
     ephemeral: Annotated[bool, typer.Option(help="Throw the database away at the end.")] = False,
-    port: Annotated[int, typer.Option(help="The API's port.")] = 54321,
-    db_port: Annotated[int, typer.Option(help="The database's port.")] = 54322,
+    port: Annotated[int, typer.Option(help="The API's port.", min=1, max=65535)] = 54321,
+    db_port: Annotated[int, typer.Option(help="The database's port.", min=1, max=65535)] = 54322,
     db_only: Annotated[bool, typer.Option(help="The database alone, without the API.")] = False,
     json: Json = False,
 ) -> None:
     """Runs Postgres, PostgREST and a gateway, set up as Supabase sets them up, until Ctrl-C."""
     if context.invoked_subcommand is not None:
         return
-    try:
+    with _needing_the_extra():
         from marian_jobs.local.stack import LocalStack
-    except ImportError:
-        raise MarianError("the local stack is an extra: pip install 'marian-jobs[local]'") from None
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
@@ -52,13 +52,21 @@ def user(
     email: Annotated[str, typer.Argument(help="The account's address.")], data: Data = KEPT, json: Json = False
 ) -> None:
     """Makes an account in the stack that runs, and prints an access token for it."""
-    from marian_jobs.local.stack import create_user, running_in
-
+    with _needing_the_extra():
+        from marian_jobs.local.stack import create_user, running_in
     env = running_in(data)
     user_id, token = create_user(env, email)
     _print({"USER_ID": str(user_id), "ACCESS_TOKEN": token}, json)
     if not json:
         console.print(f"\nits jobs: {env['API_URL']}/#access_token={token}", highlight=False, soft_wrap=True)
+
+
+@contextmanager
+def _needing_the_extra() -> Iterator[None]:
+    try:
+        yield
+    except ImportError:
+        raise MarianError("the local stack is an extra: pip install 'marian-jobs[local]'") from None
 
 
 def _print(values: dict[str, str], json: bool) -> None:

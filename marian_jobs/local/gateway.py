@@ -1,7 +1,7 @@
 """The gateway before PostgREST: what Supabase's does for `/rest/v1`, and the page for users.
 
-An `apikey` is needed, as header or parameter; a publishable or secret key is turned into its role's token; a bearer
-token passes. Browsers may call from anywhere.
+An `apikey` is needed, as header or parameter, and must be one of the project's four; it is turned into its role's token
+where the request bears no other. A bearer's token passes on. Browsers may call from anywhere.
 """
 
 import threading

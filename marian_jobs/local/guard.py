@@ -1,9 +1,9 @@
 """Ends what the local stack started once the stack's own process is gone, however it went: kill -9 included.
 
-    python -m marian_jobs.local.guard [--remove DIRECTORY] PIDFILE …
-
-Reads its standard input, a pipe whose other end the parent holds and never writes to: its end is the parent's end.
-Then each process named in the first line of a PIDFILE is asked to stop, and the directory is removed.
+`Guard` starts this file as a program of its own, with the standard library alone, so that it is there within
+milliseconds. Its standard input is a pipe that the parent holds. A line is the process to end from now on, or nothing
+when there is none. The end of the input is the parent's end: the process is asked to stop, and the directories are
+removed. The line `dismissed` lets the guard go at once, even where a forked child still holds the pipe.
 """
 
 import argparse
@@ -11,38 +11,71 @@ import contextlib
 import os
 import shutil
 import signal
+import subprocess
 import sys
 import time
 from pathlib import Path
 
 PATIENCE = 10.0
+DISMISSED = "dismissed"
+
+
+class Guard:
+    """A guard over one process of ours, and over directories that go with it."""
+
+    def __init__(self, *remove: Path) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-I", "-S", __file__, *map(str, remove)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,  # not the parent's: whoever reads that would wait for us
+            stderr=subprocess.DEVNULL,
+            cwd="/",
+            start_new_session=True,
+        )
+
+    def watch(self, pid: int | None) -> None:
+        """From now on it is this process that the guard ends; None for no process."""
+        self._tell("" if pid is None else str(pid))
+
+    def dismiss(self) -> None:
+        """Lets the guard go: it ends no process and removes nothing."""
+        self._tell(DISMISSED)
+        if self._process.stdin is not None:
+            with contextlib.suppress(OSError):
+                self._process.stdin.close()
+        self._process.wait()
+
+    def _tell(self, line: str) -> None:
+        if self._process.stdin is not None:
+            with contextlib.suppress(OSError):  # somebody killed the guard; what it guards runs on
+                self._process.stdin.write(f"{line}\n".encode())
+                self._process.stdin.flush()
 
 
 def main() -> None:
     """Waits for the parent's end, then clears up."""
     parser = argparse.ArgumentParser()
-    parser.add_argument("--remove", type=Path)
-    parser.add_argument("pidfiles", type=Path, nargs="+")
+    parser.add_argument("remove", type=Path, nargs="*")
     wanted = parser.parse_args()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)  # a Ctrl-C is for the parent; we go when it has gone
-    sys.stdin.buffer.read()
-    pids = [pid for file in wanted.pidfiles if (pid := _pid(file))]
-    for pid in pids:
-        _send(pid, signal.SIGINT)  # to Postgres: a fast shutdown
+    told = ""
+    for line in sys.stdin:
+        told = line.strip()
+        if told == DISMISSED:
+            return
+    if told:
+        _end(int(told))
+    for directory in wanted.remove:
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+def _end(pid: int) -> None:
+    _send(pid, signal.SIGINT)  # to Postgres: a fast shutdown
     end = time.monotonic() + PATIENCE
-    while any(_send(pid, 0) for pid in pids) and time.monotonic() < end:
+    while _send(pid, 0) and time.monotonic() < end:
         time.sleep(0.05)
-    for pid in pids:
-        _send(pid, signal.SIGKILL)
-    if wanted.remove is not None:
-        shutil.rmtree(wanted.remove, ignore_errors=True)
-
-
-def _pid(file: Path) -> int | None:
-    with contextlib.suppress(OSError, ValueError, IndexError):
-        return int(file.read_text().splitlines()[0])
-    return None
+    _send(pid, signal.SIGKILL)
 
 
 def _send(pid: int, number: int) -> bool:

@@ -47,6 +47,11 @@ class Keys:
         )
 
     def token_of(self, key: str) -> str | None:
-        """The token that a key stands for: a role's for the newer kind, itself for a token, None for anything else."""
-        named = {self.publishable: self.anon, self.secret: self.service_role}
-        return named.get(key) or (key if key.count(".") == 2 else None)
+        """The role's token that one of the project's four keys stands for, None for anything else."""
+        known = {
+            self.publishable: self.anon,
+            self.secret: self.service_role,
+            self.anon: self.anon,
+            self.service_role: self.service_role,
+        }
+        return known.get(key)

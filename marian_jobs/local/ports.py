@@ -14,7 +14,9 @@ def free_port() -> int:
 
 
 def unused(port: int) -> int:
-    """The port, or `LocalStackError` where somebody listens on it."""
+    """The port, or `LocalStackError` where somebody listens on it or there is no such port."""
+    if not 1 <= port <= 65535:
+        raise LocalStackError(f"port {port}: ports go from 1 to 65535")
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:

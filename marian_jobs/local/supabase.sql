@@ -88,14 +88,19 @@ end
 $$;
 
 do $$
+declare
+  v_maker text;
+  v_kind  text;
 begin
   if current_setting('marian.grants') = 'all' then
-    alter default privileges for role postgres in schema public
-      grant all on tables to postgres, anon, authenticated, service_role;
-    alter default privileges for role postgres in schema public
-      grant all on functions to postgres, anon, authenticated, service_role;
-    alter default privileges for role postgres in schema public
-      grant all on sequences to postgres, anon, authenticated, service_role;
+    foreach v_maker in array array['postgres', 'supabase_admin'] loop
+      foreach v_kind in array array['tables', 'functions', 'sequences'] loop
+        execute format(
+          'alter default privileges for role %I in schema public grant all on %s to postgres, anon, authenticated, service_role',
+          v_maker, v_kind
+        );
+      end loop;
+    end loop;
   end if;
 end
 $$;

@@ -3,15 +3,20 @@
 import os
 import signal
 import socket
+import stat
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
 import psycopg
 import pytest
+from psycopg import sql
 
+from marian_jobs.local.directory import refuse_unfit
 from marian_jobs.local.failure import LocalStackError
+from marian_jobs.local.guard import Guard
 from marian_jobs.local.postgres import LocalPostgres
 
 
@@ -59,7 +64,7 @@ def test_kept_data_is_there_again(home: Path) -> None:
 
 def test_temporary_data_goes_with_the_server() -> None:
     with LocalPostgres() as server:
-        directory = server.socket
+        directory = server.home
         assert directory.exists()
     assert not directory.exists()
 
@@ -86,6 +91,78 @@ def test_a_taken_directory_is_named(home: Path) -> None:
         LocalPostgres(home).start()
 
 
+def test_a_start_that_fails_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tmp_path.chmod(0o777)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    server = LocalPostgres(settings={"no_such_setting": "1"})
+    with pytest.raises(LocalStackError, match="no_such_setting"):
+        server.start()
+    assert server.pid is None
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_server_that_never_started_stops_without_removing_anything(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "precious").touch()
+    monkeypatch.chdir(tmp_path)
+    LocalPostgres().stop()
+    assert (tmp_path / "precious").exists()
+
+
+def test_a_directory_of_other_files_is_left_as_it_is(home: Path) -> None:
+    home.mkdir(mode=0o750)
+    (home / "precious").touch()
+    before = home.stat()
+    with pytest.raises(LocalStackError, match="holds other files"):
+        LocalPostgres(home).start()
+    after = home.stat()
+    assert (after.st_mode, after.st_uid) == (before.st_mode, before.st_uid)
+
+
+def test_a_first_start_that_was_interrupted_is_made_again(home: Path) -> None:
+    with LocalPostgres(home):
+        pass
+    (home / "unfinished").touch()
+    with LocalPostgres(home) as server, psycopg.connect(server.dsn()):
+        pass
+    assert not (home / "unfinished").exists()
+
+
+@pytest.mark.parametrize("name", ["a b, 'c'", "x" * 120])
+def test_any_path_will_do_for_the_data(home: Path, name: str) -> None:
+    with LocalPostgres(home.parent / name) as server:
+        assert one(server.socket_dsn(role="supabase_admin"), "select 1") == 1
+        assert one(server.dsn(), "select 1") == 1
+        socket_directory = server.socket
+    assert not socket_directory.exists()
+    assert (home.parent / name / "cluster").exists()
+
+
+def test_nobody_else_on_the_machine_reaches_the_socket(server: LocalPostgres) -> None:
+    assert stat.S_IMODE(server.socket.stat().st_mode) == 0o700
+
+
+def test_a_stale_pid_file_does_not_keep_the_directory(home: Path) -> None:
+    with LocalPostgres(home) as server:
+        assert server.pid is not None
+        kept = (home / "cluster" / "postmaster.pid").read_text().splitlines()
+    (home / "cluster" / "postmaster.pid").write_text("\n".join([str(os.getpid()), *kept[1:]]) + "\n")
+    refuse_unfit(home)
+
+
+def test_the_guard_goes_though_a_forked_child_holds_its_pipe(tmp_path: Path) -> None:
+    guard = Guard(tmp_path / "kept")
+    (tmp_path / "kept").mkdir()
+    child = os.fork()
+    if child == 0:
+        signal.pause()
+    guard.dismiss()
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    assert (tmp_path / "kept").exists()
+
+
 def test_missing_programs_are_named(tmp_path: Path) -> None:
     with pytest.raises(LocalStackError, match="no Postgres server there"):
         LocalPostgres(bin=tmp_path)
@@ -97,7 +174,7 @@ def test_nothing_is_left_when_the_parent_is_killed() -> None:
         "import time\n"
         "server = LocalPostgres()\n"
         "server.start()\n"
-        "print(server.pid, server.socket, flush=True)\n"
+        "print(server.pid, server.home, flush=True)\n"
         "time.sleep(600)\n"
     )
     parent = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True)
@@ -145,6 +222,10 @@ class TestLooksLikeSupabase:
         for role in ("anon", "authenticated", "service_role"):
             assert one(bare_database, f"select has_function_privilege('{role}', 'public.forgotten()', 'execute')")
             assert one(bare_database, f"select has_table_privilege('{role}', 'public.forgotten', 'insert')")
+
+    def test_what_the_superuser_makes_is_granted_as_well(self, server: LocalPostgres, bare_database: str) -> None:
+        server.execute(sql.SQL("create table public.made (n int)"), database=bare_database.split("/")[-1].split("?")[0])
+        assert one(bare_database, "select has_table_privilege('anon', 'public.made', 'insert')")
 
     def test_the_newer_projects_grant_nothing(self) -> None:
         with LocalPostgres(grants="none") as server:

@@ -12,7 +12,6 @@ from typing import Any
 from uuid import UUID
 
 import httpx
-import psycopg
 import pytest
 
 from marian_jobs import SupabaseStore, UserJobs, new_job
@@ -37,13 +36,10 @@ class Dev:
         return subprocess.run([*MARIAN, *arguments], cwd=self.directory, capture_output=True, text=True, check=False)
 
     def started(self) -> list[int]:
-        """The servers that run for it."""
-        with psycopg.connect(self.env["DB_URL"]) as connection:
-            row = connection.execute("select current_setting('data_directory')").fetchone()
-        assert row is not None
-        home = Path(row[0]).parent
-        files = [home / "cluster" / "postmaster.pid", home / "postgrest.pid"]
-        return [int(file.read_text().splitlines()[0]) for file in files if file.exists()]
+        """The servers that run for it: Postgres, PostgREST."""
+        children = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text().split()
+        programs = {Path(f"/proc/{pid}/comm").read_text().strip(): int(pid) for pid in children}
+        return [programs["postgres"], programs["postgrest"]]
 
     def end(self, number: int) -> int:
         self.process.send_signal(number)
@@ -101,15 +97,48 @@ def test_a_second_one_in_the_same_directory_is_refused(dev: Dev) -> None:
     assert "another Postgres" in second.stderr
 
 
+def test_the_directory_in_use_is_named_before_the_port_is(dev: Dev) -> None:
+    second = dev.run("dev", "--port", dev.env["API_URL"].rsplit(":", 1)[1])
+    assert second.returncode == 1
+    assert "another Postgres" in second.stderr
+
+
+def test_an_account_is_not_made_in_another_directorys_stack(dev: Dev, tmp_path: Path) -> None:
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "running.json").write_text(json.dumps(dev.env))
+    done = dev.run("dev", "user", "a@example.com", "--data", "other")
+    assert done.returncode == 1
+    assert "no local stack runs" in done.stderr
+
+
+def test_a_postgrest_that_cannot_be_run_is_named_and_leaves_nothing(directory: Path) -> None:
+    home = directory / "data"
+    done = subprocess.run(
+        [*MARIAN, "dev", "--data", "data", "--port", str(free_port()), "--db-port", str(free_port())],
+        cwd=directory, capture_output=True, text=True, check=False, timeout=30,
+        env={**os.environ, "MARIAN_POSTGREST_BIN": "/nowhere/postgrest"},
+    )  # fmt: skip
+    assert done.returncode == 1
+    assert "/nowhere/postgrest: cannot be run" in done.stderr
+    assert not (home / "cluster" / "postmaster.pid").exists()
+
+
+def test_a_port_that_does_not_exist_is_wrong_usage(directory: Path) -> None:
+    done = subprocess.run([*MARIAN, "dev", "--port", "99999"], cwd=directory, capture_output=True, check=False)
+    assert done.returncode == 2
+
+
 def test_a_taken_port_is_refused_and_leaves_nothing(dev: Dev, directory: Path) -> None:
     taken = dev.env["API_URL"].rsplit(":", 1)[1]
     (directory / "other").mkdir()
     refused = subprocess.run(
         [*MARIAN, "dev", "--ephemeral", "--port", taken, "--db-port", str(free_port())],
-        cwd=directory / "other", capture_output=True, text=True, check=False, timeout=30,
+        cwd=directory, capture_output=True, text=True, check=False, timeout=30,
+        env={**os.environ, "TMPDIR": str(directory / "other")},
     )  # fmt: skip
     assert refused.returncode == 1
     assert f"port {taken} is taken" in refused.stderr
+    assert not list((directory / "other").iterdir())
 
 
 def test_an_account_needs_a_stack_that_runs(directory: Path) -> None:
@@ -131,7 +160,6 @@ def test_keys_and_data_stay_from_start_to_start(directory: Path) -> None:
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_nothing_runs_on_when_it_ends(dev: Dev, number: int) -> None:
     pids = dev.started()
-    assert len(pids) == 2
     dev.end(number)
     wait_until_gone(pids)
 
@@ -154,6 +182,13 @@ class TestGateway:
         assert get(path, apikey=secret, authorization=f"Bearer {secret}").status_code == 200
         assert get("/rest/v1/marian_job_limits", apikey=secret).json() == []
         assert get("/rest/v1/marian_job_limits", apikey=dev.env["ANON_KEY"]).status_code == 401
+
+    def test_an_account_s_token_is_no_api_key(self, dev: Dev, get: Any) -> None:
+        token = json.loads(dev.run("dev", "user", "a@example.com", "--json").stdout)["ACCESS_TOKEN"]
+        path = "/rest/v1/marian_jobs"
+        assert get(path, apikey=token).status_code == 401
+        assert get(path, apikey="a.b.c", authorization=f"Bearer {token}").status_code == 401
+        assert get(path, apikey=dev.env["ANON_KEY"], authorization=f"Bearer {token}").json() == []
 
     def test_it_keeps_methods_ranges_and_preferences(self, dev: Dev) -> None:
         headers = {"apikey": dev.env["SECRET_KEY"]}
