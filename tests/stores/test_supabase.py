@@ -14,8 +14,9 @@ import pytest
 
 from marian_jobs import JobFilter, NotSupported, Status, StoreRefused, StoreUnavailable, SupabaseStore, Worker, new_job
 from marian_jobs.store import Failure
+from marian_jobs.tokens import mint
 from tests.fix_proxy import Proxy
-from tests.fix_stack import Stack, mint
+from tests.fix_stack import JWT_SECRET, Stack
 
 LEASE = timedelta(seconds=30)
 
@@ -183,7 +184,7 @@ def test_a_publishable_key_is_refused_by_its_name(stack: Stack) -> None:
 
 
 async def test_a_wrong_host_is_told_without_the_key(caplog: pytest.LogCaptureFixture) -> None:
-    key = mint("service_role", marker="S3CRET-2")
+    key = mint({"role": "service_role", "marker": "S3CRET-2"}, JWT_SECRET)
     with caplog.at_level(logging.DEBUG), pytest.raises(StoreUnavailable) as error:
         await SupabaseStore("http://127.0.0.1:1", key, deadline=timedelta(seconds=1)).open()
     assert key not in str(error.value) + repr(error.value.__cause__) + caplog.text
