@@ -19,10 +19,10 @@ from marian_jobs.errors import (
 )
 from marian_jobs.job import Enqueued, Held, Job, NewJob, Status
 from marian_jobs.queue import Queue, SyncQueue
-from marian_jobs.store import JobFilter, Stat, Store
+from marian_jobs.store import JobFilter, Limit, Stat, Store
 from marian_jobs.stores.memory import MemoryStore
 from marian_jobs.stores.postgres import PostgresStore
-from marian_jobs.worker import Context, Dead, Retry, Snooze, Worker, WorkerExhausted
+from marian_jobs.worker import CallNext, Context, Dead, Middleware, Retry, Snooze, Worker, WorkerExhausted
 
 __version__ = "0.1.0"
 
@@ -42,6 +42,7 @@ def __getattr__(name: str) -> Any:
 
 __all__ = [
     "Backoff",
+    "CallNext",
     "Context",
     "Dead",
     "Enqueued",
@@ -53,8 +54,10 @@ __all__ = [
     "JobFilter",
     "KeyConflict",
     "LeaseLost",
+    "Limit",
     "MarianError",
     "MemoryStore",
+    "Middleware",
     "NewJob",
     "NotSupported",
     "Page",

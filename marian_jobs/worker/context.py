@@ -3,18 +3,22 @@
 import logging
 import threading
 from collections.abc import Awaitable, Callable
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import cached_property
 from typing import Any
 
 from marian_jobs import clock
+from marian_jobs.cron import slot_of
 from marian_jobs.job import Job
 
 logger = logging.getLogger("marian_jobs.handler")
 
 
 class Context:
-    """The job in the handler's hands: its attempt, its deadline, whether to stop, and a logger that names it."""
+    """The job in the handler's hands: its attempt, its deadline, whether to stop, and a logger that names it.
+
+    `resources` is what the worker's `lifespan` has yielded, the same object for every handler.
+    """
 
     def __init__(
         self,
@@ -22,8 +26,10 @@ class Context:
         timeout: timedelta | None,
         extend: Callable[[timedelta | None], Awaitable[bool]],
         complete: Callable[[object], Awaitable[None]],
+        resources: Any = None,
     ) -> None:
         self.job = job
+        self.resources = resources
         self._complete = complete
         self._deadline = None if timeout is None else clock.monotonic() + timeout.total_seconds()
         self._extend = extend
@@ -37,6 +43,11 @@ class Context:
     def is_last_attempt(self) -> bool:
         """Whether a failure now ends the job."""
         return self.job.is_last_attempt
+
+    @property
+    def slot(self) -> datetime | None:
+        """The moment of its schedule that this job was made for, in UTC; None for a job that no schedule made."""
+        return slot_of(self.job.idempotency_key)
 
     @property
     def time_left(self) -> timedelta | None:
@@ -69,8 +80,7 @@ class Context:
     @cached_property
     def logger(self) -> "logging.LoggerAdapter[Any]":
         """A logger whose records carry the job's id, type and attempt."""
-        names = {"job_id": str(self.job.id), "job_type": self.job.type, "attempt": self.job.attempts}
-        return logging.LoggerAdapter(logger, names)
+        return logging.LoggerAdapter(logger, names(self.job))
 
     @cached_property
     def _stopping(self) -> threading.Event:
@@ -79,3 +89,8 @@ class Context:
     def stop(self) -> None:
         """Tells the handler that it should stop."""
         self._stopping.set()
+
+
+def names(job: Job) -> dict[str, Any]:
+    """What a log record says of a job: its id, type and attempt."""
+    return {"job_id": str(job.id), "job_type": job.type, "attempt": job.attempts}

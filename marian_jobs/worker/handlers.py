@@ -68,6 +68,10 @@ class Handlers:
         """The types there is a handler for."""
         return list(self._by_type)
 
+    def types_of(self, function: Function) -> list[str]:
+        """The types whose handler a function is."""
+        return [type for type, handler in self._by_type.items() if handler.function is function]
+
     def register(
         self,
         type: str,

@@ -71,3 +71,18 @@ LOST = Lost()
 def dead(reason: str) -> Failed:
     """A failure that is final."""
     return Failed(storable(reason), dead=True)
+
+
+def verb(outcome: Outcome) -> str:
+    """What a log says of an outcome."""
+    match outcome:
+        case Succeeded() | Settled():
+            return "succeeded"
+        case Failed(dead=True):
+            return "failed for good"
+        case Failed():
+            return "failed"
+        case Released():
+            return "released"
+        case Lost():
+            return "lost"

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from collections.abc import Sequence
 from contextlib import suppress
 from datetime import timedelta
 from enum import Enum
@@ -11,9 +12,10 @@ from marian_jobs import clock
 from marian_jobs.errors import LeaseLost
 from marian_jobs.failure import describe, storable
 from marian_jobs.job import Job
-from marian_jobs.worker.context import Context
+from marian_jobs.worker.context import Context, names
 from marian_jobs.worker.handlers import Handler
-from marian_jobs.worker.outcomes import LOST, SETTLED, SUCCEEDED, Dead, Failed, Outcome, Released, Retry, Snooze
+from marian_jobs.worker.middleware import Middleware, wrapped
+from marian_jobs.worker.outcomes import LOST, SETTLED, SUCCEEDED, Dead, Failed, Outcome, Released, Retry, Snooze, verb
 from marian_jobs.worker.processes import HandlerProcesses
 from marian_jobs.worker.threads import DaemonThreads
 
@@ -36,6 +38,14 @@ class Home(Protocol):
 
     def give_up(self, run: "Run") -> None:
         """The run's handler was told to stop and would not: its slot must go on without it."""
+
+    @property
+    def middlewares(self) -> Sequence[Middleware]:
+        """What is wrapped around every handler, the first outermost."""
+
+    @property
+    def resources(self) -> Any:
+        """What the worker's lifespan has yielded."""
 
     async def extend(self, run: "Run", lease: timedelta | None) -> bool:
         """Extends the run's lease; false when the job is not ours any more."""
@@ -80,10 +90,15 @@ class Run:
     def context(self) -> Context:
         """What the handler may know, made when it is first asked for."""
         if self._context is None:
-            self._context = Context(self.job, self.handler.timeout, self._extend, self._complete)
+            self._context = Context(self.job, self.handler.timeout, self._extend, self._complete, self.home.resources)
             if self.why is not None:
                 self._context.stop()
         return self._context
+
+    @property
+    def names(self) -> dict[str, Any]:
+        """What a log record says of the job."""
+        return names(self.job)
 
     async def _extend(self, lease: timedelta | None) -> bool:
         return await self.home.extend(self, lease)
@@ -119,15 +134,12 @@ class Run:
         try:
             if self.why is not None:
                 return self.stopped()
-            if self.handler.runs_in == "loop":
+            if self.home.middlewares:
+                await wrapped(self.home.middlewares, self.context, lambda: self._call(threads, processes))
+            elif self.handler.runs_in == "loop":
                 await self.handler.call(self)
-            elif self.handler.runs_in == "thread":
-                result = await threads.run(self.handler.call, self)
-                if asyncio.iscoroutine(result):
-                    await result
             else:
-                argument = self.handler.argument(self.job)
-                await processes.run(self.handler.function, argument, self.handler.memory_limit)
+                await self._call(threads, processes)
             if self.settled:
                 return SETTLED
             return SUCCEEDED if self.why is None else self._returned()
@@ -138,6 +150,16 @@ class Run:
                 timer.cancel()
             if task.cancelling() and self.why is not None and not self.abandoned:
                 await _absorb(task)
+
+    async def _call(self, threads: DaemonThreads, processes: HandlerProcesses) -> Any:
+        """What the handler returns; nothing of one that runs in a process of its own."""
+        if self.handler.runs_in == "process":
+            argument = self.handler.argument(self.job)
+            return await processes.run(self.handler.function, argument, self.handler.memory_limit)
+        if self.handler.runs_in == "loop":
+            return await self.handler.call(self)
+        result = await threads.run(self.handler.call, self)
+        return await result if asyncio.iscoroutine(result) else result
 
     def _returned(self) -> Outcome:
         """A handler that returns although it was told to stop: a timeout stands, a shutdown does not matter."""
@@ -163,7 +185,7 @@ class Run:
             "job failed: %s",
             type(error).__name__,
             exc_info=error,
-            extra={"job_id": str(self.job.id), "job_type": self.job.type, "attempt": self.job.attempts},
+            extra=self.names,
         )
         return Failed(describe(error), retry_in=self._delay())
 
@@ -175,6 +197,12 @@ class Run:
             return Released()
         seconds = (self.handler.timeout or timedelta(0)).total_seconds()
         return Failed(f"timeout: the handler took longer than {seconds:g} s", retry_in=self._delay())
+
+    def tell(self, outcome: Outcome) -> None:
+        """Logs what became of the job, and how long the handler took."""
+        if logger.isEnabledFor(logging.INFO):
+            seconds = clock.monotonic() - self.started if self.started else 0.0
+            logger.info("job %s", verb(outcome), extra={**self.names, "duration": round(seconds, 6)})
 
     def _delay(self) -> timedelta:
         return self.handler.backoff.spread_delay(self.job.attempts)

@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 
 from marian_jobs import clock
 from marian_jobs.cron import Schedule, due_slots, next_slot
-from marian_jobs.errors import KeyConflict
+from marian_jobs.errors import KeyConflict, MarianError
 from marian_jobs.store import Store
 from marian_jobs.worker.outage import Outage
 
@@ -61,9 +61,14 @@ class Scheduler:
         return min([LONGEST_WAIT, *(slot - now for slot in coming if slot is not None)])
 
     async def serve(self) -> None:
-        """Makes each slot's job when it comes, until cancelled; rides out outages of the store."""
-        while True:
-            wait = await self._outage.ride_out(lambda: self.turn(self._now()))
+        """Makes each slot's job when it comes, until cancelled; rides out outages of the store, and tells what the
+        store refuses: the slots stay to be made."""
+        while self._schedules:
+            try:
+                wait = await self._outage.ride_out(lambda: self.turn(self._now()))
+            except MarianError as e:
+                logger.error("jobs of schedules refused by the store: %s", e)
+                wait = LONGEST_WAIT
             await asyncio.sleep(wait.total_seconds())
 
     async def _make(self, schedule: Schedule, slot: datetime) -> None:

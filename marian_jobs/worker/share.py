@@ -38,3 +38,8 @@ class Share:
         """The types of which at least one more may run."""
         left = self.room() or {}
         return [type for type in self._handlers.types if left.get(type, 1) > 0]
+
+    @property
+    def closed(self) -> int:
+        """How many types are at their limit."""
+        return len(self._handlers.types) - len(self.open_types())

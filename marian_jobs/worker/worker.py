@@ -3,40 +3,42 @@
     feed ──claims──▶ slots ──outcomes──▶ recorder ──▶ store
       ▲                                     │
       └────────── room for more ◀───────────┘        keeper: leases of long runs, from a thread of its own
+                                                     scheduler: makes the jobs of schedules when they are due
 
 `tick` is one turn of this for one job, by hand; `run` is all of it until stopped.
 """
 
 import asyncio
 import logging
-import signal
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Literal, TypeVar
+from typing import Any, Literal, TypeVar
+from uuid import UUID
 
 from marian_jobs import checks, clock
 from marian_jobs.backoff import Backoff
-from marian_jobs.errors import LeaseLost, MarianError, StoreUnavailable
-from marian_jobs.job import Job
+from marian_jobs.cron import LOOK_BACK, Schedule
+from marian_jobs.errors import LeaseLost, MarianError
+from marian_jobs.job import Job, JsonObject
 from marian_jobs.machine import LEASE
-from marian_jobs.store import MOST_CLAIMED, Alarm, Poll, Store
+from marian_jobs.store import MOST_CLAIMED, Store
+from marian_jobs.worker.feed import Feed
 from marian_jobs.worker.handlers import Function, Handlers
 from marian_jobs.worker.keeper import Keeper
-from marian_jobs.worker.outage import LONGEST, SHORTEST, Outage
+from marian_jobs.worker.life import Life, Lifespan, stopped_by_signals
+from marian_jobs.worker.middleware import Middleware
+from marian_jobs.worker.outage import Outage
 from marian_jobs.worker.outcomes import Lost, Outcome, Settled
 from marian_jobs.worker.recorder import Recorder
 from marian_jobs.worker.run import Run, Why
+from marian_jobs.worker.scheduler import Scheduler
 from marian_jobs.worker.share import Share
 from marian_jobs.worker.slots import Slots
 
 logger = logging.getLogger("marian_jobs.worker")
 
 F = TypeVar("F", bound=Function)
-
-SHORTEST_POLL = 0.05
-REST_OF_TURN = 1.0
-LISTENING_POLL = timedelta(seconds=10)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +61,10 @@ class Worker:
     longest pause between two looks for work where the store cannot wake it (with LISTEN it looks every 10 s besides
     being woken); `grace` how long handlers may go on after a stop was asked for; `most_abandoned` how many handlers
     that would not stop are left behind before `run` gives up with `WorkerExhausted`.
+
+    `lifespan` makes an async context manager, entered before the first job and left after the last one: what it
+    yields (a client, a model, a pool) is every handler's `context.resources`. `middleware` wraps every handler, the
+    first outermost (see `Middleware`).
     """
 
     def __init__(
@@ -70,9 +76,15 @@ class Worker:
         poll: timedelta = timedelta(seconds=1),
         grace: timedelta = timedelta(seconds=20),
         most_abandoned: int = 10,
+        lifespan: Lifespan | None = None,
+        middleware: Sequence[Middleware] = (),
     ) -> None:
         self._store = store
         self._opened = False
+        self._life = Life(lifespan)
+        self.middlewares: list[Middleware] = []
+        for each in middleware:
+            self.middleware(each)
         self._concurrency = checks.integer("concurrency", concurrency, 1, 100_000)
         self._lease = checks.lease("lease", lease)
         self._poll = checks.lease("poll", poll)
@@ -85,11 +97,20 @@ class Worker:
         self._room_freed = asyncio.Event()
         self._recorder = Recorder(store, self._outage, recorded=self._room_freed.set)
         self._keeper = Keeper(store, self._lease, lambda: list(self._runs))
+        self._scheduler = Scheduler(store, outage=self._outage)
         self._slots = Slots(concurrency, self._finished)
+        self._feed = Feed(
+            store,
+            self,
+            self._share,
+            self._outage,
+            concurrency=concurrency,
+            lease=self._lease,
+            poll=self._poll,
+            freed=self._room_freed,
+        )
         self._stopping = asyncio.Event()
         self._abandoned: set[Run] = set()
-        self._busy = False
-        self._polled_at = 0.0
         self._last_outcome: Outcome | None = None
 
     def handler(
@@ -124,17 +145,68 @@ class Worker:
 
         return register
 
+    def schedule(
+        self,
+        expression: str,
+        *,
+        tz: str = "UTC",
+        name: str = "",
+        payload: JsonObject | None = None,
+        user_id: UUID | str | None = None,
+        priority: int = 0,
+        max_attempts: int = 3,
+        look_back: timedelta = LOOK_BACK,
+    ) -> Callable[[F], F]:
+        """Has a job of the decorated handler's type made at each time of a cron expression (five fields, or six with
+        the seconds first) in a time zone, once however many workers there are.
+
+        A function that is no handler yet becomes the handler of the type that bears its name. `name` (default: the
+        type) tells schedules apart; a slot missed within `look_back` is made up once. See `marian_jobs.cron.Schedule`.
+        """
+
+        def register(function: F) -> F:
+            types = self._handlers.types_of(function)
+            if not types:
+                types = [function.__name__]
+                self.handler(types[0])(function)
+            for type in types:
+                self._scheduler.add(
+                    Schedule(
+                        expression,
+                        type,
+                        tz=tz,
+                        name=name or type,
+                        payload={} if payload is None else payload,
+                        user_id=user_id,
+                        priority=priority,
+                        max_attempts=max_attempts,
+                        look_back=look_back,
+                    )
+                )
+            return function
+
+        return register
+
+    def middleware(self, function: Middleware) -> Middleware:
+        """Registers the decorated async function as middleware, inside those registered before."""
+        if not callable(function):
+            raise TypeError(f"middleware: expected a function of a context and call_next, got {function!r}")
+        self.middlewares.append(function)
+        return function
+
     async def tick(self) -> Tick:
-        """Reclaims expired leases, runs at most one due job to its end and records it; returns what it did."""
+        """Makes the jobs of due schedules, reclaims expired leases, runs at most one due job to its end and records
+        it; returns what it did."""
         self._need_handlers()
         await self._open()
+        await self._scheduler.turn(clock.utc_now())
         answer = await self._store.poll(1, self._handlers.types, self._lease)
         if not answer.jobs:
             return Tick(answer.reclaimed, None, None)
         job = answer.jobs[0]
         self._keeper.start()
         try:
-            self._start([job], clock.monotonic())
+            self.start([job], clock.monotonic())
             while self._runs:
                 self._room_freed.clear()
                 await self._room_freed.wait()
@@ -150,36 +222,47 @@ class Worker:
         grace. Raises `StoreRefused` when the store may not be used, `WorkerExhausted` when handlers would not stop.
         """
         self._need_handlers()
-        if signals:
-            self._listen_to_signals()
-        await self._outage.ride_out(self._open)
+        with stopped_by_signals(self.stop, listen=signals):
+            stopping = asyncio.create_task(self._stopping.wait())
+            opening = asyncio.create_task(self._outage.ride_out(self._open), name="marian-jobs-open")
+            try:
+                await asyncio.wait({opening, stopping}, return_when=asyncio.FIRST_COMPLETED)
+                if opening.done():
+                    await opening
+                    await self._run(drain, stopping)
+            finally:
+                await _end(opening)
+                await self._life.leave()
+                stopping.cancel()
+                self._stopping.clear()
+        self._fail_if_exhausted()
+
+    async def _run(self, drain: bool, stopping: "asyncio.Task[Any]") -> None:
         recording = asyncio.create_task(self._recorder.serve(), name="marian-jobs-recorder")
-        feeding = asyncio.create_task(self._feed(drain), name="marian-jobs-feed")
-        stopping = asyncio.create_task(self._stopping.wait())
+        scheduling = asyncio.create_task(self._scheduler.serve(), name="marian-jobs-scheduler")
+        feeding = asyncio.create_task(self._serve_feed(drain), name="marian-jobs-feed")
         self._keeper.start()
         try:
-            await asyncio.wait({feeding, stopping}, return_when=asyncio.FIRST_COMPLETED)
+            ends = {feeding, stopping, scheduling} if self._scheduler else {feeding, stopping}
+            await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
             await _end(feeding)
+            await _end(scheduling)
             await self._let_end(self._grace)
         except asyncio.CancelledError:
             if task := asyncio.current_task():
                 task.uncancel()  # else the time limits below would take the cancellation for their own
             await _end(feeding)
-            await self._let_end(
-                timedelta(0)
-            )  # whoever cancels us will not wait, but nothing is kept until its lease ends
+            # Whoever cancels us will not wait, but nothing is kept until its lease ends.
+            await self._let_end(timedelta(0))
             raise
         finally:
             self._keeper.stop()
-            for task in (recording, stopping, feeding):
+            for task in (recording, scheduling, feeding):
                 task.cancel()
             await self._slots.close()
-            self._stopping.clear()
-            if signals:
-                self._ignore_signals()
-        if feeding.done() and not feeding.cancelled() and (error := feeding.exception()):
-            raise error
-        self._fail_if_exhausted()
+        for task in (feeding, scheduling):
+            if task.done() and not task.cancelled() and (error := task.exception()):
+                raise error
 
     def stop(self) -> None:
         """Asks `run` to stop; called a second time, at once. For other threads: `loop.call_soon_threadsafe`."""
@@ -188,111 +271,51 @@ class Worker:
         self._stopping.set()
 
     async def close(self) -> None:
-        """Closes the store."""
+        """Leaves the lifespan that `tick` has entered, and closes the store."""
+        await self._life.leave()
         self._opened = False
         await self._store.close()
+
+    @property
+    def answered_at(self) -> float | None:
+        """The monotonic moment at which the store last answered a look for work; None before the first answer."""
+        return self._feed.answered_at
 
     async def _open(self) -> None:
         if not self._opened:
             await self._store.open()
             self._opened = True
+        await self._life.enter()
+
+    @property
+    def resources(self) -> Any:
+        """What the lifespan has yielded; None outside of it."""
+        return self._life.resources
+
+    async def _serve_feed(self, drain: bool) -> None:
+        if drain:
+            await self._outage.ride_out(lambda: self._scheduler.turn(clock.utc_now()))
+        await self._feed.serve(self._handlers.types, self._should_end, drain=drain)
+
+    def _should_end(self) -> bool:
+        self._fail_if_exhausted()
+        return self._stopping.is_set()
+
+    def room(self) -> int:
+        """How many jobs may be claimed now: free slots, as long as what is done gets recorded."""
+        unrecorded = self._recorder.backlog
+        return min(MOST_CLAIMED, self._concurrency - len(self._runs) - max(0, unrecorded - self._concurrency))
+
+    def is_idle(self) -> bool:
+        """Whether nothing runs and everything is recorded."""
+        return not self._runs and not self._recorder.backlog
 
     def _need_handlers(self) -> None:
         if not self._handlers:
             raise MarianError("the worker has no handlers: register one with @worker.handler(TYPE)")
 
-    async def _feed(self, drain: bool) -> None:
-        """Claims for the free slots, and sleeps when there is nothing to claim."""
-        alarm = self._store.alarm(self._handlers.types)
-        if not alarm.can_ring:
-            logger.info("this store cannot wake the worker: it looks for work every %g s", self._poll.total_seconds())
-        pause = SHORTEST_POLL
-        try:
-            while not self._stopping.is_set():
-                self._fail_if_exhausted()
-                self._room_freed.clear()  # before looking, so that what is freed while we look is not missed
-                if (room := await self._settled_room()) <= 0:
-                    await alarm.disarm()
-                    await self._room_freed.wait()
-                    continue
-                jobs, due_in = await self._claim(room)
-                if jobs:
-                    pause = SHORTEST_POLL
-                if len(jobs) == room:
-                    continue
-                if drain and not jobs and not self._runs and not self._recorder.backlog:
-                    return
-                if await alarm.arm():
-                    continue
-                longest = (LISTENING_POLL if alarm.rings else self._poll).total_seconds()
-                if await self._rest(alarm, _pause(min(pause, longest), due_in)):
-                    pause = SHORTEST_POLL
-                elif not jobs:
-                    pause = min(pause * 2, longest)
-        finally:
-            await alarm.close()
-
-    async def _rest(self, alarm: Alarm, pause: timedelta) -> bool:
-        """Sleeps until there may be work: true when the alarm rang, or a type that was at its limit has room again."""
-        closed = len(self._handlers.types) - len(self._share.open_types())
-        if not closed:
-            return await alarm.wait(pause)
-        end = clock.monotonic() + pause.total_seconds()
-        while (left := end - clock.monotonic()) > 0:
-            if await alarm.wait(timedelta(seconds=min(left, SHORTEST_POLL))):
-                return True
-            if len(self._handlers.types) - len(self._share.open_types()) < closed:
-                return True
-        return False
-
-    def _room(self) -> int:
-        """How many jobs may be claimed now: free slots, as long as what is done gets recorded."""
-        unrecorded = self._recorder.backlog
-        return min(MOST_CLAIMED, self._concurrency - len(self._runs) - max(0, unrecorded - self._concurrency))
-
-    async def _settled_room(self) -> int:
-        """The room, once it has stopped growing or half the slots are free: quick jobs end by the dozen, and are best
-        replaced by the hundred; slow ones end alone, and are replaced at once."""
-        room = self._room()
-        while 0 < room < self._concurrency // 2:
-            await asyncio.sleep(0)
-            if (grown := self._room()) <= room:
-                break
-            room = grown
-        return room
-
-    async def _claim(self, room: int) -> tuple[Sequence[Job], timedelta | None]:
-        pause = SHORTEST
-        while True:
-            asked_at = clock.monotonic()
-            try:
-                answer = await self._turn(room, asked_at)
-            except StoreUnavailable as e:
-                self._outage.began(e)
-                await asyncio.sleep(pause * (0.5 + clock.chance() / 2))
-                pause = min(pause * 2, LONGEST)
-                continue
-            self._outage.ended()
-            if answer.reclaimed:
-                logger.warning("reclaimed %d expired leases", answer.reclaimed)
-            self._start(answer.jobs, asked_at)
-            return answer.jobs, answer.due_in
-
-    async def _turn(self, room: int, now: float) -> Poll:
-        """A claim alone while work abounds, else (and once a second) all that belongs to a turn."""
-        if self._busy and now < self._polled_at + REST_OF_TURN:
-            jobs = await self._store.claim(room, self._share.open_types(), self._lease, self._share.room())
-            if len(jobs) == room:
-                return Poll(jobs, 0, None)
-            self._busy = False
-            if jobs:
-                return Poll(jobs, 0, timedelta(0))
-        self._polled_at = now
-        answer = await self._store.poll(room, self._share.open_types(), self._lease, self._share.room())
-        self._busy = len(answer.jobs) == room
-        return answer
-
-    def _start(self, jobs: Sequence[Job], leased_at: float) -> None:
+    def start(self, jobs: Sequence[Job], leased_at: float) -> None:
+        """Runs claimed jobs, leased not before the monotonic moment `leased_at`."""
         runs = [Run(job, self._handlers[job.type], leased_at, self) for job in jobs]
         self._runs.update(runs)
         for job in jobs:
@@ -314,6 +337,7 @@ class Worker:
         self._runs.discard(run)
         self._share.ended(run.job.type)
         self._last_outcome = outcome
+        run.tell(outcome)
         if not isinstance(outcome, Lost | Settled):
             self._recorder.put(run.held, outcome)
         self._room_freed.set()
@@ -323,7 +347,7 @@ class Worker:
         logger.error(
             "handler would not stop and is left behind (%s)",
             run.why.value if run.why else "?",
-            extra={"job_id": str(run.job.id), "job_type": run.job.type, "attempt": run.job.attempts},
+            extra=run.names,
         )
         self._abandoned.add(run)
         if run.task is not None:
@@ -367,26 +391,8 @@ class Worker:
         for run in list(self._runs):
             run.stop(Why.SHUTDOWN)
 
-    def _listen_to_signals(self) -> None:
-        loop = asyncio.get_running_loop()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, self.stop)
 
-    def _ignore_signals(self) -> None:
-        loop = asyncio.get_running_loop()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.remove_signal_handler(number)
-
-
-def _pause(pause: float, due_in: timedelta | None) -> timedelta:
-    """How long to sleep: the pause, spread, but not beyond the moment when something is due."""
-    seconds = pause * (1 + clock.chance() / 4)
-    if due_in is not None:
-        seconds = min(seconds, max(due_in.total_seconds(), SHORTEST_POLL / 10))
-    return timedelta(seconds=seconds)
-
-
-async def _end(task: "asyncio.Task[None]") -> None:
+async def _end(task: "asyncio.Task[Any]") -> None:
     """Ends a task wherever it waits; what it raised before stays with it."""
     task.cancel()
     await asyncio.wait({task})
