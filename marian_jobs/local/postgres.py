@@ -27,7 +27,7 @@ from marian_jobs.local.ports import free_port, unused
 
 READY_WITHIN = 30.0
 LOCALE = "en_US.UTF-8" if sys.platform == "darwin" else "C.UTF-8"  # macOS came without the latter for long
-BOOTSTRAP = Path(__file__).with_name("supabase.sql")
+BOOTSTRAP = [Path(__file__).with_name(f"{part}.sql") for part in ("supabase", "auth_functions", "default_privileges")]
 SETTINGS = {
     "listen_addresses": "127.0.0.1",
     "max_connections": "200",
@@ -41,8 +41,8 @@ SETTINGS = {
 class LocalPostgres:
     """A Postgres server in `data` (None: a temporary directory that goes when it stops), on `port` (None: a free one).
 
-    `grants` chooses which default privileges of Supabase it has, see `supabase.sql`; `settings` are added to the
-    server's own. Use as a context manager, or call `start` and `stop`.
+    `grants` chooses which default privileges of Supabase it has, see `default_privileges.sql`; `settings` are added to
+    the server's own. Use as a context manager, or call `start` and `stop`.
     """
 
     def __init__(
@@ -228,7 +228,8 @@ class LocalPostgres:
                 self.socket_dsn(role="supabase_admin", database="template1"), autocommit=True
             ) as admin:
                 admin.execute("select set_config('marian.grants', %s, false)", (self._grants,))
-                admin.execute(BOOTSTRAP.read_text())
+                for file in BOOTSTRAP:
+                    admin.execute(file.read_text())
                 # Made anew from template1, which has it all now.
                 for statement in (
                     "drop database postgres",

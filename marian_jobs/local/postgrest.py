@@ -52,13 +52,8 @@ class PostgREST:
     def start(self) -> None:
         """Starts it and returns when it has read the schema; `LocalStackError` where it cannot be had."""
         port, admin = free_port(), free_port()
-        settings = {
-            "PGRST_DB_URI": self._database,
-            "PGRST_DB_SCHEMAS": "public",
-            "PGRST_DB_ANON_ROLE": "anon",
-            "PGRST_DB_MAX_ROWS": "1000",
-            "PGRST_DB_CHANNEL_ENABLED": "true",
-            "PGRST_JWT_SECRET": self._secret,
+        served = {
+            **settings(self._database, self._secret),
             "PGRST_SERVER_HOST": "127.0.0.1",
             "PGRST_SERVER_PORT": str(port),
             "PGRST_ADMIN_SERVER_PORT": str(admin),
@@ -68,7 +63,7 @@ class PostgREST:
         with (self._home / "postgrest.log").open("ab") as log:
             try:
                 self._process = subprocess.Popen(
-                    [found], env={**os.environ, **settings}, stdout=log, stderr=log, start_new_session=True
+                    [found], env={**os.environ, **served}, stdout=log, stderr=log, start_new_session=True
                 )
             except OSError as e:
                 self.stop()
@@ -105,6 +100,18 @@ class PostgREST:
                 pass
             time.sleep(0.03)
         raise LocalStackError(f"PostgREST did not get ready; see {self._home / 'postgrest.log'}")
+
+
+def settings(database: str, jwt_secret: str) -> dict[str, str]:
+    """How a Supabase project serves its database, as far as it matters here; in the environment's words."""
+    return {
+        "PGRST_DB_URI": database,
+        "PGRST_DB_SCHEMAS": "public",
+        "PGRST_DB_ANON_ROLE": "anon",
+        "PGRST_DB_MAX_ROWS": "1000",
+        "PGRST_DB_CHANNEL_ENABLED": "true",
+        "PGRST_JWT_SECRET": jwt_secret,
+    }
 
 
 def program() -> Path:

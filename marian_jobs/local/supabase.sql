@@ -1,6 +1,5 @@
--- What a Supabase project's database looks like before the first migration: its roles, its auth schema, and its default
--- privileges. Run once as the superuser in template1, so that every database made later has it all.
--- The setting marian.grants is 'all' (projects from before 2026: new objects in public are granted to the API roles) or 'none'.
+-- What a Supabase project's database looks like before the first migration: its roles and its auth schema. Run once as the
+-- superuser in template1, before auth_functions.sql and default_privileges.sql, so that every database made later has it all.
 
 create role postgres login createrole createdb replication bypassrls password 'postgres';
 create role anon nologin noinherit;
@@ -47,31 +46,6 @@ alter table auth.users owner to supabase_auth_admin;
 alter table auth.users enable row level security;
 grant all on auth.users to postgres with grant option;
 
-create function auth.uid() returns uuid language sql stable as $$
-  select coalesce(
-    nullif(current_setting('request.jwt.claim.sub', true), ''),
-    (nullif(current_setting('request.jwt.claims', true), '')::jsonb ->> 'sub')
-  )::uuid
-$$;
-
-create function auth.role() returns text language sql stable as $$
-  select coalesce(
-    nullif(current_setting('request.jwt.claim.role', true), ''),
-    (nullif(current_setting('request.jwt.claims', true), '')::jsonb ->> 'role')
-  )::text
-$$;
-
-create function auth.jwt() returns jsonb language sql stable as $$
-  select coalesce(
-    nullif(current_setting('request.jwt.claim', true), ''),
-    nullif(current_setting('request.jwt.claims', true), '')
-  )::jsonb
-$$;
-
-alter function auth.uid() owner to supabase_auth_admin;
-alter function auth.role() owner to supabase_auth_admin;
-alter function auth.jwt() owner to supabase_auth_admin;
-
 create publication supabase_realtime;
 alter publication supabase_realtime owner to postgres;
 
@@ -84,23 +58,5 @@ begin
   loop
     execute format('create extension %I schema extensions', v_extension);
   end loop;
-end
-$$;
-
-do $$
-declare
-  v_maker text;
-  v_kind  text;
-begin
-  if current_setting('marian.grants') = 'all' then
-    foreach v_maker in array array['postgres', 'supabase_admin'] loop
-      foreach v_kind in array array['tables', 'functions', 'sequences'] loop
-        execute format(
-          'alter default privileges for role %I in schema public grant all on %s to postgres, anon, authenticated, service_role',
-          v_maker, v_kind
-        );
-      end loop;
-    end loop;
-  end if;
 end
 $$;
