@@ -72,6 +72,12 @@ class Handlers:
         """The types whose handler a function is."""
         return [type for type, handler in self._by_type.items() if handler.function is function]
 
+    def add(self, others: "Handlers") -> None:
+        """Adds the handlers of another worker; `ValueError` for a type that has one."""
+        for type, handler in others._by_type.items():
+            self._refuse_second(type)
+            self._by_type[type] = handler
+
     def register(
         self,
         type: str,
@@ -85,8 +91,7 @@ class Handlers:
     ) -> None:
         """Adds a handler; `ValueError` or `TypeError` for options that make no sense, or a type that has one."""
         checks.text("type", type, longest=128)
-        if type in self._by_type:
-            raise ValueError(f"type {type!r} has a handler already: {self._by_type[type].function!r}")
+        self._refuse_second(type)
         if not callable(function):
             raise TypeError(f"handler of {type!r}: expected a function, got {function!r}")
         if backoff is not None and not isinstance(backoff, Backoff):
@@ -114,6 +119,10 @@ class Handlers:
             memory_limit=None if memory_limit is None else checks.integer("memory_limit", memory_limit, 1, 2**63 - 1),
             read=reader(function),
         )
+
+    def _refuse_second(self, type: str) -> None:
+        if type in self._by_type:
+            raise ValueError(f"type {type!r} has a handler already: {self._by_type[type].function!r}")
 
 
 def _timeout(value: timedelta | float | None) -> timedelta | None:

@@ -10,6 +10,7 @@ import asyncio
 import logging
 import threading
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 from datetime import timedelta
 
 from marian_jobs import clock
@@ -29,29 +30,28 @@ class Keeper:
         self._lease = lease
         self._runs = runs
         self._outage = Outage()
-        self._thread: threading.Thread | None = None
-        self._stopping = threading.Event()
+        self._stopping: Future[None] = Future()
 
     def start(self) -> None:
         """Starts the thread, which connects only when there is a lease to extend."""
-        self._stopping.clear()
+        stopping = self._stopping = Future()  # each thread's own: the next start must not keep the last one's alive
         loop = asyncio.get_running_loop()
-        self._thread = threading.Thread(
-            target=lambda: asyncio.run(self._serve(loop)), name="marian-jobs-leases", daemon=True
-        )
-        self._thread.start()
+        threading.Thread(
+            target=lambda: asyncio.run(self._serve(loop, stopping)), name="marian-jobs-leases", daemon=True
+        ).start()
 
     def stop(self) -> None:
         """Asks the thread to end; it is a daemon and not waited for."""
-        self._stopping.set()
+        if not self._stopping.done():
+            self._stopping.set_result(None)
 
-    async def _serve(self, home: asyncio.AbstractEventLoop) -> None:
+    async def _serve(self, home: asyncio.AbstractEventLoop, stopping: "Future[None]") -> None:
+        stopped = asyncio.wrap_future(stopping)
         store = self._store.for_another_loop()
         opened = False
         pause = min(1.0, self._lease.total_seconds() / 6)
         try:
-            while not self._stopping.is_set():
-                await asyncio.sleep(pause)
+            while not (await asyncio.wait({stopped}, timeout=pause))[0]:
                 due = self._due(pause)
                 if not due:
                     continue

@@ -15,15 +15,15 @@ class Life:
     def __init__(self, lifespan: Lifespan | None) -> None:
         if lifespan is not None and not callable(lifespan):
             raise TypeError(f"lifespan: expected a function that makes an async context manager, got {lifespan!r}")
-        self._lifespan = lifespan
+        self.lifespan = lifespan
         self._exit: AsyncExitStack | None = None
         self.resources: Any = None
 
     async def enter(self) -> None:
         """Enters the lifespan, unless it is entered; what it raises comes through, and nothing is entered."""
-        if self._lifespan is not None and self._exit is None:
+        if self.lifespan is not None and self._exit is None:
             async with AsyncExitStack() as exit:
-                self.resources = await exit.enter_async_context(self._lifespan())
+                self.resources = await exit.enter_async_context(self.lifespan())
                 self._exit = exit.pop_all()
 
     async def leave(self) -> None:

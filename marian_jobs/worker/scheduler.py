@@ -47,11 +47,23 @@ class Scheduler:
             raise ValueError(f"schedule: there is one named {schedule.name!r} already; give the second a name=")
         self._schedules[schedule.name] = schedule
 
-    async def turn(self, now: datetime) -> timedelta:
+    @property
+    def schedules(self) -> list[Schedule]:
+        """The schedules taken on."""
+        return list(self._schedules.values())
+
+    def next_slot(self) -> datetime | None:
+        """The first slot after now; None without schedules."""
+        now = self._now()
+        coming = [next_slot(schedule, now) for schedule in self.schedules]
+        return min((slot for slot in coming if slot is not None), default=None)
+
+    async def turn(self, now: datetime | None = None) -> timedelta:
         """Makes the jobs of all slots that have come by `now`; returns how long until the next one, at most 30 s.
 
         When the store refuses or cannot be reached, the slots not yet made stay for the next turn.
         """
+        now = self._now() if now is None else now
         for name, schedule in self._schedules.items():
             for slot in due_slots(schedule, self._done_until.get(name), now):
                 await self._make(schedule, slot)
@@ -65,7 +77,7 @@ class Scheduler:
         store refuses: the slots stay to be made."""
         while self._schedules:
             try:
-                wait = await self._outage.ride_out(lambda: self.turn(self._now()))
+                wait = await self._outage.ride_out(self.turn)
             except MarianError as e:
                 logger.error("jobs of schedules refused by the store: %s", e)
                 wait = LONGEST_WAIT

@@ -12,19 +12,16 @@ import asyncio
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from datetime import timedelta
-from typing import Any, Literal, TypeVar
-from uuid import UUID
+from datetime import datetime, timedelta
+from typing import Any
 
 from marian_jobs import checks, clock
-from marian_jobs.backoff import Backoff
-from marian_jobs.cron import LOOK_BACK, Schedule
 from marian_jobs.errors import LeaseLost, MarianError
-from marian_jobs.job import Job, JsonObject
+from marian_jobs.job import Job
 from marian_jobs.machine import LEASE
 from marian_jobs.store import MOST_CLAIMED, Store
+from marian_jobs.worker.duties import Duties
 from marian_jobs.worker.feed import Feed
-from marian_jobs.worker.handlers import Function, Handlers
 from marian_jobs.worker.keeper import Keeper
 from marian_jobs.worker.life import Life, Lifespan, stopped_by_signals
 from marian_jobs.worker.middleware import Middleware
@@ -37,8 +34,6 @@ from marian_jobs.worker.share import Share
 from marian_jobs.worker.slots import Slots
 
 logger = logging.getLogger("marian_jobs.worker")
-
-F = TypeVar("F", bound=Function)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +49,7 @@ class WorkerExhausted(MarianError):
     """Too many handlers would not stop when told to: the process should be restarted by its supervisor."""
 
 
-class Worker:
+class Worker(Duties):
     """Runs handlers for the jobs of a store. Claims no more than it has free slots, and only types it has handlers for.
 
     `concurrency` is the number of slots; `lease` how long a job is this worker's without being extended; `poll` the
@@ -64,7 +59,8 @@ class Worker:
 
     `lifespan` makes an async context manager, entered before the first job and left after the last one: what it
     yields (a client, a model, a pool) is every handler's `context.resources`. `middleware` wraps every handler, the
-    first outermost (see `Middleware`).
+    first outermost (see `Middleware`). `now` is the clock by which the slots of schedules come; the store's decides all
+    else.
     """
 
     def __init__(
@@ -78,26 +74,23 @@ class Worker:
         most_abandoned: int = 10,
         lifespan: Lifespan | None = None,
         middleware: Sequence[Middleware] = (),
+        now: clock.Clock = clock.utc_now,
     ) -> None:
+        self._outage = Outage()
+        super().__init__(Scheduler(store, now=now, outage=self._outage), middleware)
         self._store = store
         self._opened = False
         self._life = Life(lifespan)
-        self.middlewares: list[Middleware] = []
-        for each in middleware:
-            self.middleware(each)
         self._concurrency = checks.integer("concurrency", concurrency, 1, 100_000)
         self._lease = checks.lease("lease", lease)
         self._poll = checks.lease("poll", poll)
         self._grace = checks.duration("grace", grace)
         self._most_abandoned = checks.integer("most_abandoned", most_abandoned, 0, 100_000)
-        self._handlers = Handlers()
         self._share = Share(self._handlers)
         self._runs: set[Run] = set()
-        self._outage = Outage()
         self._room_freed = asyncio.Event()
         self._recorder = Recorder(store, self._outage, recorded=self._room_freed.set)
         self._keeper = Keeper(store, self._lease, lambda: list(self._runs))
-        self._scheduler = Scheduler(store, outage=self._outage)
         self._slots = Slots(concurrency, self._finished)
         self._feed = Feed(
             store,
@@ -113,93 +106,31 @@ class Worker:
         self._abandoned: set[Run] = set()
         self._last_outcome: Outcome | None = None
 
-    def handler(
-        self,
-        type: str,
-        *,
-        timeout: timedelta | float | None = None,
-        backoff: Backoff | None = None,
-        limit: int | None = None,
-        isolation: Literal["process"] | None = None,
-        memory_limit: int | None = None,
-    ) -> Callable[[F], F]:
-        """Registers the decorated function, async or plain, as the handler of a job type.
+    def over(self, store: Store, *, now: clock.Clock = clock.utc_now) -> "Worker":
+        """A worker that does the same over another store: what is registered so far, and the options."""
+        other = Worker(
+            store,
+            concurrency=self._concurrency,
+            lease=self._lease,
+            poll=self._poll,
+            grace=self._grace,
+            most_abandoned=self._most_abandoned,
+            lifespan=self._life.lifespan,
+            now=now,
+        )
+        other.take_on(self)
+        return other
 
-        It takes the `Job`, and a `Context` too if it has a second parameter. It may raise `Retry`, `Snooze` or `Dead`;
-        any other exception fails the attempt. `timeout` (timedelta or seconds) bounds it, `backoff` spaces its
-        retries, `limit` bounds how many run at once in this worker. With `isolation="process"` it runs in a process
-        of its own, which a timeout kills and which may crash, or exceed `memory_limit` bytes, without harm.
-        """
-
-        def register(function: F) -> F:
-            self._handlers.register(
-                type,
-                function,
-                timeout=timeout,
-                backoff=backoff,
-                limit=limit,
-                isolation=isolation,
-                memory_limit=memory_limit,
-            )
-            return function
-
-        return register
-
-    def schedule(
-        self,
-        expression: str,
-        *,
-        tz: str = "UTC",
-        name: str = "",
-        payload: JsonObject | None = None,
-        user_id: UUID | str | None = None,
-        priority: int = 0,
-        max_attempts: int = 3,
-        look_back: timedelta = LOOK_BACK,
-    ) -> Callable[[F], F]:
-        """Has a job of the decorated handler's type made at each time of a cron expression (five fields, or six with
-        the seconds first) in a time zone, once however many workers there are.
-
-        A function that is no handler yet becomes the handler of the type that bears its name. `name` (default: the
-        type) tells schedules apart; a slot missed within `look_back` is made up once. See `marian_jobs.cron.Schedule`.
-        """
-
-        def register(function: F) -> F:
-            types = self._handlers.types_of(function)
-            if not types:
-                types = [function.__name__]
-                self.handler(types[0])(function)
-            for type in types:
-                self._scheduler.add(
-                    Schedule(
-                        expression,
-                        type,
-                        tz=tz,
-                        name=name or type,
-                        payload={} if payload is None else payload,
-                        user_id=user_id,
-                        priority=priority,
-                        max_attempts=max_attempts,
-                        look_back=look_back,
-                    )
-                )
-            return function
-
-        return register
-
-    def middleware(self, function: Middleware) -> Middleware:
-        """Registers the decorated async function as middleware, inside those registered before."""
-        if not callable(function):
-            raise TypeError(f"middleware: expected a function of a context and call_next, got {function!r}")
-        self.middlewares.append(function)
-        return function
+    def next_slot(self) -> datetime | None:
+        """When the next slot of its schedules comes; None without schedules."""
+        return self._scheduler.next_slot()
 
     async def tick(self) -> Tick:
         """Makes the jobs of due schedules, reclaims expired leases, runs at most one due job to its end and records
         it; returns what it did."""
         self._need_handlers()
         await self._open()
-        await self._scheduler.turn(clock.utc_now())
+        await self._scheduler.turn()
         answer = await self._store.poll(1, self._handlers.types, self._lease)
         if not answer.jobs:
             return Tick(answer.reclaimed, None, None)
@@ -294,7 +225,7 @@ class Worker:
 
     async def _serve_feed(self, drain: bool) -> None:
         if drain:
-            await self._outage.ride_out(lambda: self._scheduler.turn(clock.utc_now()))
+            await self._outage.ride_out(self._scheduler.turn)
         await self._feed.serve(self._handlers.types, self._should_end, drain=drain)
 
     def _should_end(self) -> bool:
