@@ -54,6 +54,10 @@ class NotSupported(MarianError):
     """This store cannot do what was asked, by its nature; the text says which can."""
 
 
+class NotInstalled(MarianError, ImportError):
+    """An optional part was asked for whose libraries are not there; the text says which extra to install."""
+
+
 BY_SQLSTATE: dict[str, type[MarianError]] = {
     "MJ400": InvalidArgument,
     "MJ409": KeyConflict,

@@ -2,7 +2,7 @@
 
 import logging
 import threading
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from datetime import datetime, timedelta
 from functools import cached_property
 from typing import Any
@@ -10,6 +10,7 @@ from typing import Any
 from marian_jobs import clock
 from marian_jobs.cron import slot_of
 from marian_jobs.job import Job
+from marian_jobs.trace import NONE
 
 logger = logging.getLogger("marian_jobs.handler")
 
@@ -17,7 +18,8 @@ logger = logging.getLogger("marian_jobs.handler")
 class Context:
     """The job in the handler's hands: its attempt, its deadline, whether to stop, and a logger that names it.
 
-    `resources` is what the worker's `lifespan` has yielded, the same object for every handler.
+    `resources` is what the worker's `lifespan` has yielded, the same object for every handler; `trace` the W3C trace
+    context (`traceparent`) that the enqueuer has sent along, empty where it has not.
     """
 
     def __init__(
@@ -27,9 +29,11 @@ class Context:
         extend: Callable[[timedelta | None], Awaitable[bool]],
         complete: Callable[[object], Awaitable[None]],
         resources: Any = None,
+        trace: Mapping[str, str] = NONE,
     ) -> None:
         self.job = job
         self.resources = resources
+        self.trace = trace
         self._complete = complete
         self._deadline = None if timeout is None else clock.monotonic() + timeout.total_seconds()
         self._extend = extend

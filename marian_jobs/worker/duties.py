@@ -118,3 +118,4 @@ class Duties:
         for schedule in other._scheduler.schedules:
             self._scheduler.add(schedule)
         self.middlewares.extend(other.middlewares)
+        self._observers.take_on(other._observers)

@@ -32,6 +32,9 @@ class Slots(Protocol):
     def start(self, jobs: Sequence[Job], leased_at: float) -> None:
         """Runs the jobs, leased not before the monotonic moment `leased_at`."""
 
+    def reclaimed(self, count: int) -> None:
+        """Hears of expired leases that were found, whosever they were."""
+
 
 class Feed:
     """Keeps the slots full. `freed` is set by the worker whenever there may be more room."""
@@ -58,7 +61,7 @@ class Feed:
         self._freed = freed
         self._busy = False
         self._polled_at = 0.0
-        self.answered_at: float | None = None
+        self.asked_at: float | None = None  # monotonic; None while no answer is waited for
 
     async def serve(self, types: Sequence[str], stopped: Callable[[], bool], *, drain: bool) -> None:
         """Claims until `stopped`, or with `drain` until nothing is due and nothing runs."""
@@ -116,6 +119,7 @@ class Feed:
 
     async def _claim(self, room: int) -> tuple[Sequence[Job], timedelta | None]:
         pause = SHORTEST
+        self.asked_at = clock.monotonic()
         while True:
             asked_at = clock.monotonic()
             try:
@@ -126,9 +130,10 @@ class Feed:
                 pause = min(pause * 2, LONGEST)
                 continue
             self._outage.ended()
-            self.answered_at = clock.monotonic()
+            self.asked_at = None
             if answer.reclaimed:
                 logger.warning("reclaimed %d expired leases", answer.reclaimed)
+                self._slots.reclaimed(answer.reclaimed)
             self._slots.start(answer.jobs, asked_at)
             return answer.jobs, answer.due_in
 

@@ -32,6 +32,11 @@ class Keeper:
         self._outage = Outage()
         self._stopping: Future[None] = Future()
 
+    @property
+    def answered_at(self) -> float | None:
+        """The monotonic moment at which the store last answered an extension; None before the first answer."""
+        return self._outage.answered_at
+
     def start(self) -> None:
         """Starts the thread, which connects only when there is a lease to extend."""
         stopping = self._stopping = Future()  # each thread's own: the next start must not keep the last one's alive

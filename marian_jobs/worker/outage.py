@@ -20,6 +20,7 @@ class Outage:
 
     def __init__(self) -> None:
         self._since: float | None = None
+        self.answered_at: float | None = None  # monotonic
 
     def began(self, error: Exception) -> None:
         """A call failed for want of the store."""
@@ -29,6 +30,7 @@ class Outage:
 
     def ended(self) -> None:
         """A call was answered."""
+        self.answered_at = clock.monotonic()
         if self._since is not None:
             logger.warning("store is back after %.1f s", clock.monotonic() - self._since)
             self._since = None

@@ -2,10 +2,11 @@
 
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from marian_jobs.checks import duration
 from marian_jobs.failure import storable
+from marian_jobs.job import Job
 
 
 class Retry(Exception):
@@ -73,15 +74,13 @@ def dead(reason: str) -> Failed:
     return Failed(storable(reason), dead=True)
 
 
-def verb(outcome: Outcome) -> str:
-    """What a log says of an outcome."""
+def name_of(outcome: Outcome, job: Job) -> Literal["succeeded", "failed", "dead", "released", "lost"]:
+    """What logs, metrics and traces call what becomes of a job: `failed` is tried again, `dead` is not."""
     match outcome:
         case Succeeded() | Settled():
             return "succeeded"
-        case Failed(dead=True):
-            return "failed for good"
-        case Failed():
-            return "failed"
+        case Failed(dead=dead):
+            return "dead" if dead or job.is_last_attempt else "failed"
         case Released():
             return "released"
         case Lost():

@@ -7,9 +7,8 @@ that come together cost one call. So nothing lingers, and the busier it gets the
 import asyncio
 import logging
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import timedelta
-from uuid import UUID
 
 from marian_jobs.errors import MarianError, StoreUnavailable
 from marian_jobs.job import Held
@@ -23,14 +22,17 @@ LARGEST_BATCH = 500
 
 
 class Recorder:
-    """Records outcomes, and calls `recorded` after each batch.
+    """Records outcomes, and calls `recorded` after each batch, and `refused` for each attempt that came too late.
 
     A batch that the store refuses for good is told and dropped; its leases run out.
     """
 
-    def __init__(self, store: Store, outage: Outage, recorded: Callable[[], None]) -> None:
+    def __init__(
+        self, store: Store, outage: Outage, recorded: Callable[[], None], refused: Callable[[Held], None]
+    ) -> None:
         self._store = store
         self._recorded = recorded
+        self._refused = refused
         self._outage = outage
         self._waiting: list[tuple[Held, Outcome]] = []
         self._recording = 0
@@ -90,29 +92,18 @@ class Recorder:
                 case Released(delay):
                     released[delay].append(held)
         if succeeded:
-            _tell_refused("complete", succeeded, await self._store.complete(succeeded))
+            self._tell_refused("complete", set(succeeded) - await self._store.complete(succeeded))
         if failed:
             accepted = {job.id for job in await self._store.fail(failed)}
-            _tell_refused_ids("fail", [Held(f.id, f.attempt) for f in failed], accepted)
+            self._tell_refused("fail", {Held(f.id, f.attempt) for f in failed if f.id not in accepted})
         for delay, tokens in released.items():
             await self._store.release(tokens, delay)
 
-
-def _tell_refused(move: str, sent: Sequence[Held], accepted: set[Held]) -> None:
-    if len(accepted) != len(sent):
-        for held in set(sent) - accepted:
-            _tell(move, held)
-
-
-def _tell_refused_ids(move: str, sent: Sequence[Held], accepted: set[UUID]) -> None:
-    for held in sent:
-        if held.id not in accepted:
-            _tell(move, held)
-
-
-def _tell(move: str, held: Held) -> None:
-    logger.warning(
-        "late %s refused: the job has moved on",
-        move,
-        extra={"job_id": str(held.id), "attempt": held.attempt},
-    )
+    def _tell_refused(self, move: str, late: Iterable[Held]) -> None:
+        for held in late:
+            logger.warning(
+                "late %s refused: the job has moved on",
+                move,
+                extra={"job_id": str(held.id), "attempt": held.attempt},
+            )
+            self._refused(held)

@@ -12,10 +12,22 @@ from marian_jobs import clock
 from marian_jobs.errors import LeaseLost
 from marian_jobs.failure import describe, storable
 from marian_jobs.job import Job
+from marian_jobs.trace import detach
 from marian_jobs.worker.context import Context, names
 from marian_jobs.worker.handlers import Handler
 from marian_jobs.worker.middleware import Middleware, wrapped
-from marian_jobs.worker.outcomes import LOST, SETTLED, SUCCEEDED, Dead, Failed, Outcome, Released, Retry, Snooze, verb
+from marian_jobs.worker.outcomes import (
+    LOST,
+    SETTLED,
+    SUCCEEDED,
+    Dead,
+    Failed,
+    Outcome,
+    Released,
+    Retry,
+    Snooze,
+    name_of,
+)
 from marian_jobs.worker.processes import HandlerProcesses
 from marian_jobs.worker.threads import DaemonThreads
 
@@ -69,11 +81,12 @@ class Run:
         "settled",
         "started",
         "task",
+        "trace",
         "why",
     )
 
     def __init__(self, job: Job, handler: Handler, leased_at: float, home: Home) -> None:
-        self.job = job
+        self.job, self.trace = detach(job)
         self.held = job.held
         self.handler = handler
         self.home = home
@@ -90,7 +103,9 @@ class Run:
     def context(self) -> Context:
         """What the handler may know, made when it is first asked for."""
         if self._context is None:
-            self._context = Context(self.job, self.handler.timeout, self._extend, self._complete, self.home.resources)
+            self._context = Context(
+                self.job, self.handler.timeout, self._extend, self._complete, self.home.resources, self.trace
+            )
             if self.why is not None:
                 self._context.stop()
         return self._context
@@ -99,6 +114,11 @@ class Run:
     def names(self) -> dict[str, Any]:
         """What a log record says of the job."""
         return names(self.job)
+
+    @property
+    def took(self) -> timedelta:
+        """How long the handler has had; nothing before it is called."""
+        return timedelta(seconds=clock.monotonic() - self.started if self.started else 0.0)
 
     async def _extend(self, lease: timedelta | None) -> bool:
         return await self.home.extend(self, lease)
@@ -201,8 +221,8 @@ class Run:
     def tell(self, outcome: Outcome) -> None:
         """Logs what became of the job, and how long the handler took."""
         if logger.isEnabledFor(logging.INFO):
-            seconds = clock.monotonic() - self.started if self.started else 0.0
-            logger.info("job %s", verb(outcome), extra={**self.names, "duration": round(seconds, 6)})
+            seconds = round(self.took.total_seconds(), 6)
+            logger.info("job %s", name_of(outcome, self.job), extra={**self.names, "duration": seconds})
 
     def _delay(self) -> timedelta:
         return self.handler.backoff.spread_delay(self.job.attempts)

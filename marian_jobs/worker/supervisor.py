@@ -7,7 +7,7 @@ import asyncio
 import logging
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from marian_jobs import clock
 
@@ -18,9 +18,9 @@ STEADY = 60.0  # seconds after which a process counts as healthy, and its back-o
 
 
 class Supervisor:
-    """Runs `count` copies of a command until a signal comes, or until each has ended by itself with exit code 0."""
+    """Runs a command at each of `count` places until a signal comes, or until each has ended with exit code 0."""
 
-    def __init__(self, command: Sequence[str], count: int) -> None:
+    def __init__(self, command: Callable[[int], Sequence[str]], count: int) -> None:
         self._command = command
         self._count = count
         self._stopping = asyncio.Event()
@@ -46,7 +46,7 @@ class Supervisor:
         while True:
             started = clock.monotonic()
             # A session of its own: Ctrl-C in the terminal reaches it once, through us.
-            process = await asyncio.create_subprocess_exec(*self._command, start_new_session=True)
+            process = await asyncio.create_subprocess_exec(*self._command(place), start_new_session=True)
             self._processes[place] = process
             if self._stopping.is_set():
                 process.terminate()
@@ -69,16 +69,16 @@ class Supervisor:
             pass
 
 
-def same_command_without(option: str) -> list[str]:
-    """This process's own command line without an option and its value: what each copy runs."""
+def same_command_without(*options: str) -> list[str]:
+    """This process's own command line without some options and their values: what each copy runs."""
     arguments = sys.argv[1:]
     kept: list[str] = []
     skip = False
     for argument in arguments:
         if skip:
             skip = False
-        elif argument == option:
+        elif argument in options:
             skip = True
-        elif not argument.startswith(f"{option}="):
+        elif not argument.startswith(tuple(f"{option}=" for option in options)):
             kept.append(argument)
     return [sys.executable, "-m", "marian_jobs", *kept]

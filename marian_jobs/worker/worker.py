@@ -21,7 +21,7 @@ from marian_jobs.job import Job
 from marian_jobs.machine import LEASE
 from marian_jobs.store import MOST_CLAIMED, Store
 from marian_jobs.worker.duties import Duties
-from marian_jobs.worker.feed import Feed
+from marian_jobs.worker.feed import LISTENING_POLL, Feed
 from marian_jobs.worker.keeper import Keeper
 from marian_jobs.worker.life import Life, Lifespan, stopped_by_signals
 from marian_jobs.worker.middleware import Middleware
@@ -32,6 +32,7 @@ from marian_jobs.worker.run import Run, Why
 from marian_jobs.worker.scheduler import Scheduler
 from marian_jobs.worker.share import Share
 from marian_jobs.worker.slots import Slots
+from marian_jobs.worker.vitals import Vitals
 
 logger = logging.getLogger("marian_jobs.worker")
 
@@ -89,22 +90,44 @@ class Worker(Duties):
         self._share = Share(self._handlers)
         self._runs: set[Run] = set()
         self._room_freed = asyncio.Event()
-        self._recorder = Recorder(store, self._outage, recorded=self._room_freed.set)
-        self._keeper = Keeper(store, self._lease, lambda: list(self._runs))
-        self._slots = Slots(concurrency, self._finished)
+        self._recorder = Recorder(store, self._outage, recorded=self._room_freed.set, refused=self._observers.refused)
+        self._stopping = asyncio.Event()
+        self._abandoned: set[Run] = set()
+        self._last_outcome: Outcome | None = None
+        self._set_up()
+
+    def _set_up(self) -> None:
+        """Makes the parts that the options size."""
+        self._keeper = Keeper(self._store, self._lease, lambda: list(self._runs))
+        self._slots = Slots(self._concurrency, self._finished)
         self._feed = Feed(
-            store,
+            self._store,
             self,
             self._share,
             self._outage,
-            concurrency=concurrency,
+            concurrency=self._concurrency,
             lease=self._lease,
             poll=self._poll,
             freed=self._room_freed,
         )
-        self._stopping = asyncio.Event()
-        self._abandoned: set[Run] = set()
-        self._last_outcome: Outcome | None = None
+
+    def tune(
+        self,
+        *,
+        concurrency: int | None = None,
+        lease: timedelta | None = None,
+        poll: timedelta | None = None,
+        grace: timedelta | None = None,
+    ) -> None:
+        """Changes options before the worker runs; `None` leaves one as it is. `MarianError` once it has run a job."""
+        if self._opened:
+            raise MarianError("the worker has run already: tune it before")
+        if concurrency is not None:
+            self._concurrency = checks.integer("concurrency", concurrency, 1, 100_000)
+        self._lease = self._lease if lease is None else checks.lease("lease", lease)
+        self._poll = self._poll if poll is None else checks.lease("poll", poll)
+        self._grace = self._grace if grace is None else checks.duration("grace", grace)
+        self._set_up()
 
     def over(self, store: Store, *, now: clock.Clock = clock.utc_now) -> "Worker":
         """A worker that does the same over another store: what is registered so far, and the options."""
@@ -132,6 +155,8 @@ class Worker(Duties):
         await self._open()
         await self._scheduler.turn()
         answer = await self._store.poll(1, self._handlers.types, self._lease)
+        if answer.reclaimed:
+            self.reclaimed(answer.reclaimed)
         if not answer.jobs:
             return Tick(answer.reclaimed, None, None)
         job = answer.jobs[0]
@@ -209,8 +234,27 @@ class Worker(Duties):
 
     @property
     def answered_at(self) -> float | None:
-        """The monotonic moment at which the store last answered a look for work; None before the first answer."""
-        return self._feed.answered_at
+        """The monotonic moment at which the store last answered; None before the first answer."""
+        moments = (self._outage.answered_at, self._keeper.answered_at)
+        return max((moment for moment in moments if moment is not None), default=None)
+
+    @property
+    def store(self) -> Store:
+        """Where its jobs are."""
+        return self._store
+
+    def vitals(self) -> Vitals:
+        """How the worker is; may be asked from any thread."""
+        longest_pause = max(LISTENING_POLL, self._poll, self._lease / 3)
+        return Vitals(
+            answered_at=self.answered_at,
+            asked_at=self._feed.asked_at,
+            longest_silence=2 * longest_pause + timedelta(seconds=5),
+            running=len(self._runs),
+            concurrency=self._concurrency,
+            abandoned=self.abandoned,
+            is_stopping=self._stopping.is_set(),
+        )
 
     async def _open(self) -> None:
         if not self._opened:
@@ -249,9 +293,15 @@ class Worker(Duties):
         """Runs claimed jobs, leased not before the monotonic moment `leased_at`."""
         runs = [Run(job, self._handlers[job.type], leased_at, self) for job in jobs]
         self._runs.update(runs)
-        for job in jobs:
-            self._share.began(job.type)
+        for run in runs:
+            self._share.began(run.job.type)
+            if self._observers:
+                self._observers.began(run.job)
         self._slots.start(runs)
+
+    def reclaimed(self, count: int) -> None:
+        """Hears of expired leases that were found, whosever they were."""
+        self._observers.reclaimed(count)
 
     async def extend(self, run: Run, lease: timedelta | None) -> bool:
         """Extends a run's lease at once; false when the job is not this worker's any more."""
@@ -269,6 +319,8 @@ class Worker(Duties):
         self._share.ended(run.job.type)
         self._last_outcome = outcome
         run.tell(outcome)
+        if self._observers:
+            self._observers.ended(run.job, outcome, run.took)
         if not isinstance(outcome, Lost | Settled):
             self._recorder.put(run.held, outcome)
         self._room_freed.set()
