@@ -19,7 +19,7 @@ from marian_jobs.errors import (
 )
 from marian_jobs.job import Enqueued, Held, Job, NewJob, Status
 from marian_jobs.queue import Queue, SyncQueue
-from marian_jobs.store import JobFilter, Limit, Stat, Store
+from marian_jobs.store import JobFilter, Limit, Stat, Store, TypeLimit
 from marian_jobs.stores.memory import MemoryStore
 from marian_jobs.stores.postgres import PostgresStore
 from marian_jobs.worker import CallNext, Context, Dead, Middleware, Retry, Snooze, Worker, WorkerExhausted
@@ -73,6 +73,7 @@ __all__ = [
     "StoreUnavailable",
     "SupabaseStore",
     "SyncQueue",
+    "TypeLimit",
     "UserJobs",
     "Worker",
     "WorkerExhausted",

@@ -66,6 +66,19 @@ class Limit:
     per: timedelta | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class TypeLimit:
+    """A type that is paused or limited, and how much of the limit is used: live leases, starts within `per`."""
+
+    type: str
+    paused: bool
+    max_running: int | None
+    rate: int | None
+    per: timedelta | None
+    running: int
+    started: int
+
+
 class Alarm(Protocol):
     """What wakes a worker that found nothing to do."""
 
@@ -157,6 +170,9 @@ class Store(Protocol):
 
     async def limit(self, type: str, limit: Limit) -> None:
         """Sets what bounds the type over all workers; an empty `Limit` frees it."""
+
+    async def limits(self) -> Sequence[TypeLimit]:
+        """Every type that is paused or limited, by type."""
 
     async def prune(self, succeeded_older: timedelta | None, dead_older: timedelta | None, limit: int = 10_000) -> int:
         """How many finished jobs older than that this one call deleted; None keeps the kind."""

@@ -11,7 +11,7 @@ import httpx
 
 from marian_jobs.errors import BY_SQLSTATE, InvalidArgument, MarianError, StoreRefused, StoreUnavailable
 from marian_jobs.job import Enqueued, Job, NewJob, Status
-from marian_jobs.store import Poll, Stat
+from marian_jobs.store import Poll, Stat, TypeLimit
 
 NAMES: Final = [f.name for f in fields(Job)]
 BUSY: Final = frozenset({429, 502, 503, 504})
@@ -132,6 +132,11 @@ def to_stat(row: Mapping[str, Any]) -> Stat:
     return Stat(
         row["type"], Status(row["status"]), row["count"], to_duration(row["oldest_due_age"]), row["expired_leases"]
     )
+
+
+def to_type_limit(row: Mapping[str, Any]) -> TypeLimit:
+    """A line of `job_limits()`."""
+    return TypeLimit(**{**row, "per": to_duration(row["per"])})
 
 
 def to_duration(text: str | None) -> timedelta | None:

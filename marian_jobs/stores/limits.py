@@ -1,11 +1,11 @@
 """What bounds job types in the memory store, as the table `marian_job_limits` does in the database."""
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable
 from datetime import datetime, timedelta
 
 from marian_jobs.job import Job
-from marian_jobs.store import Limit
+from marian_jobs.store import Limit, TypeLimit
 
 UNBOUNDED = 2**31
 LOOK_AGAIN = timedelta(seconds=0.5)
@@ -22,6 +22,27 @@ class Limits:
     def set(self, type: str, limit: Limit) -> None:
         """Sets a type's limit; an empty one frees it."""
         self._limits[type] = limit
+        if limit == Limit():
+            del self._limits[type]
+        if limit.rate is None:
+            self._starts.pop(type, None)
+
+    def listed(self, jobs: Iterable[Job], now: datetime) -> list[TypeLimit]:
+        """Every type that is paused or limited, by type, and how much of the limit is used."""
+        running = Counter(j.type for j in jobs if _is_live(j, now))
+        return [
+            TypeLimit(
+                type=type,
+                paused=type in self.paused,
+                max_running=limit.max_running,
+                rate=limit.rate,
+                per=limit.per,
+                running=running[type],
+                started=len(self._recent(type, limit, now)),
+            )
+            for type in sorted({*self.paused, *self._limits})
+            for limit in [self._limits.get(type, Limit())]
+        ]
 
     def room(self, type: str, jobs: Iterable[Job], now: datetime) -> int:
         """How many of the type may be claimed now; an expired lease holds no capacity."""
@@ -30,11 +51,9 @@ class Limits:
         limit = self._limits.get(type, Limit())
         room = UNBOUNDED
         if limit.max_running is not None:
-            running = (j for j in jobs if j.type == type and j.lease_until is not None and j.lease_until > now)
-            room = min(room, limit.max_running - sum(1 for _ in running))
-        if limit.rate is not None and limit.per is not None:
-            self._starts[type] = [start for start in self._starts[type] if start > now - limit.per]
-            room = min(room, limit.rate - len(self._starts[type]))
+            room = min(room, limit.max_running - sum(1 for j in jobs if j.type == type and _is_live(j, now)))
+        if limit.rate is not None:
+            room = min(room, limit.rate - len(self._recent(type, limit, now)))
         return max(room, 0)
 
     def count_start(self, type: str, now: datetime) -> None:
@@ -42,7 +61,18 @@ class Limits:
         if self._limits.get(type, Limit()).rate is not None:
             self._starts[type].append(now)
 
+    def _recent(self, type: str, limit: Limit, now: datetime) -> list[datetime]:
+        """The starts of the type within its period; older ones are forgotten."""
+        if limit.per is None:
+            return []
+        self._starts[type] = [start for start in self._starts[type] if start > now - limit.per]
+        return self._starts[type]
+
     def not_before(self, job: Job, now: datetime) -> datetime:
         """When to look for the job again: a limit may keep what is due from being claimed."""
         bounded = job.type in self.paused or job.type in self._limits
         return max(job.run_after, now + LOOK_AGAIN) if bounded else job.run_after
+
+
+def _is_live(job: Job, now: datetime) -> bool:
+    return job.lease_until is not None and job.lease_until > now

@@ -14,7 +14,7 @@ from marian_jobs.checks import json_copy
 from marian_jobs.errors import KeyConflict, NotSupported, RetryRefused
 from marian_jobs.failure import storable
 from marian_jobs.job import FINISHED, RUNNABLE, Enqueued, Held, Job, NewJob, Status
-from marian_jobs.store import MOST_CLAIMED, Failure, JobFilter, Limit, Poll, Stat
+from marian_jobs.store import MOST_CLAIMED, Failure, JobFilter, Limit, Poll, Stat, TypeLimit
 from marian_jobs.stores.limits import Limits
 
 _COLUMNS = [f.name for f in fields(Job)]
@@ -43,9 +43,7 @@ class MemoryStore:
             raise NotSupported("MemoryStore has no transactions: enqueue without connection=")
         with self._lock:
             now = self._clock()
-            for job in jobs:
-                self._refuse_foreign(job)
-            self._refuse_foreign_within(jobs)
+            self._refuse_foreign(jobs)
             answers = [self._insert(job, now, n) for n, job in enumerate(jobs)]
         self._ring({job.type for job in jobs})
         return answers
@@ -84,20 +82,18 @@ class MemoryStore:
         """See `Store.fail`."""
         with self._lock:
             now = self._clock()
-            answers = []
+            answers: dict[UUID, Job] = {}
             for failure in failures:
                 job = self._jobs.get(failure.id)
                 error = storable(failure.error)
                 if job is not None and machine.is_held(job, failure.attempt):
-                    answers.append(
-                        self._keep(
-                            machine.fail(job, now=now, error=error, backoff=failure.retry_in, permanent=failure.dead)
-                        )
+                    answers[job.id] = self._keep(
+                        machine.fail(job, now=now, error=error, backoff=failure.retry_in, permanent=failure.dead)
                     )
                 elif job is not None and machine.was_failed_by(job, failure.attempt, error):
-                    answers.append(job)
-        self._ring({job.type for job in answers if job.status is Status.RETRYING})
-        return answers
+                    answers[job.id] = job
+        self._ring({job.type for job in answers.values() if job.status is Status.RETRYING})
+        return list(answers.values())
 
     async def extend(self, held: Sequence[Held], lease: timedelta) -> set[Held]:
         """See `Store.extend`."""
@@ -129,7 +125,7 @@ class MemoryStore:
         """See `Store.poll`."""
         reclaimed = await self.reclaim()
         jobs = await self.claim(limit, types, lease, room)
-        return Poll(jobs, len(reclaimed), self._due_in(types) if len(jobs) < limit else None)
+        return Poll(jobs, len(reclaimed), self._due_in(types) if len(jobs) < limit or not limit else None)
 
     async def cancel(self, job_id: UUID) -> Job | None:
         """See `Store.cancel`."""
@@ -176,6 +172,11 @@ class MemoryStore:
         """See `Store.limit`."""
         self._limits.set(type, limit)
         self._ring({type})
+
+    async def limits(self) -> Sequence[TypeLimit]:
+        """See `Store.limits`."""
+        with self._lock:
+            return self._limits.listed(self._jobs.values(), self._clock())
 
     async def prune(self, succeeded_older: timedelta | None, dead_older: timedelta | None, limit: int = 10_000) -> int:
         """See `Store.prune`."""
@@ -243,16 +244,18 @@ class MemoryStore:
         owner = self._live.get(new.idempotency_key) if new.idempotency_key is not None else None
         return None if owner is None else self._jobs[owner]
 
-    def _refuse_foreign(self, new: NewJob) -> None:
-        owner = self._owner(new)
-        if owner is not None and owner.user_id != new.user_id:
-            raise KeyConflict("enqueue: this idempotency key belongs to another owner")
-
-    @staticmethod
-    def _refuse_foreign_within(jobs: Sequence[NewJob]) -> None:
+    def _refuse_foreign(self, jobs: Sequence[NewJob]) -> None:
+        """Refuses the batch where an id is another job's, or a key's live job (or one within the batch) another owner's."""
+        ids: dict[UUID, Job | NewJob] = {}
         owners: dict[str, UUID | None] = {}
-        for job in jobs:
-            if job.idempotency_key is not None and (owners.setdefault(job.idempotency_key, job.user_id) != job.user_id):
+        for new in jobs:
+            known = self._jobs.get(new.id) or ids.setdefault(new.id, new)
+            if (known.user_id, known.type, known.idempotency_key) != (new.user_id, new.type, new.idempotency_key):
+                raise KeyConflict("enqueue: another job has this id")
+            if new.id in self._jobs or new.idempotency_key is None:
+                continue
+            owner = self._owner(new)
+            if owners.setdefault(new.idempotency_key, owner.user_id if owner else new.user_id) != new.user_id:
                 raise KeyConflict("enqueue: this idempotency key belongs to another owner")
 
     def _keep(self, job: Job) -> Job:

@@ -15,7 +15,7 @@ from tenacity import AsyncRetrying, retry_if_exception, stop_after_delay, wait_r
 
 from marian_jobs.errors import NotSupported, StoreUnavailable
 from marian_jobs.job import Enqueued, Held, Job, NewJob
-from marian_jobs.store import MOST_CLAIMED, Alarm, Failure, JobFilter, Limit, Poll, Stat
+from marian_jobs.store import MOST_CLAIMED, Alarm, Failure, JobFilter, Limit, Poll, Stat, TypeLimit
 from marian_jobs.stores import rows
 from marian_jobs.stores.adapters import PLAIN_PAYLOADS
 from marian_jobs.stores.alarm import ListenAlarm, SleepAlarm
@@ -186,6 +186,10 @@ class PostgresStore:
     async def limit(self, type: str, limit: Limit) -> None:
         """See `Store.limit`."""
         await self._harmless(rows.limit_type(type, limit))
+
+    async def limits(self) -> Sequence[TypeLimit]:
+        """See `Store.limits`."""
+        return [rows.to_type_limit(row) for row in await self._harmless(rows.limits())]
 
     async def prune(self, succeeded_older: timedelta | None, dead_older: timedelta | None, limit: int = 10_000) -> int:
         """See `Store.prune`."""

@@ -10,7 +10,7 @@ from uuid import UUID
 
 from marian_jobs.checks import json_text
 from marian_jobs.job import Enqueued, Held, Job, NewJob, Status
-from marian_jobs.store import Failure, JobFilter, Limit, Poll, Stat
+from marian_jobs.store import Failure, JobFilter, Limit, Poll, Stat, TypeLimit
 
 COLUMNS = ", ".join(f.name for f in fields(Job))
 _STATUS = {status.value: status for status in Status}
@@ -155,6 +155,16 @@ def resume(type: str) -> Statement:
 def limit_type(type: str, limit: Limit) -> Statement:
     """Nothing."""
     return Statement("select public.limit_type(%s, %s, %s, %s)", (type, limit.max_running, limit.rate, limit.per))
+
+
+def limits() -> Statement:
+    """A row per type that is paused or limited."""
+    return Statement("select type, paused, max_running, rate, per, running, started from public.job_limits()", ())
+
+
+def to_type_limit(row: Sequence[Any]) -> TypeLimit:
+    """The line of `job_limits()`."""
+    return TypeLimit(*row[:7])
 
 
 def to_poll(answers: Sequence[Sequence[Any]]) -> Poll:

@@ -13,7 +13,7 @@ import httpx
 
 from marian_jobs.errors import NotSupported, StoreRefused, StoreUnavailable
 from marian_jobs.job import Enqueued, Held, Job, NewJob
-from marian_jobs.store import MOST_CLAIMED, Alarm, Failure, JobFilter, Limit, Poll, Stat
+from marian_jobs.store import MOST_CLAIMED, Alarm, Failure, JobFilter, Limit, Poll, Stat, TypeLimit
 from marian_jobs.stores import answers, rows
 from marian_jobs.stores.alarm import SleepAlarm
 from marian_jobs.stores.answers import from_duration
@@ -191,6 +191,10 @@ class SupabaseStore:
             p_rate=limit.rate,
             p_per=from_duration(limit.per),
         )
+
+    async def limits(self) -> Sequence[TypeLimit]:
+        """See `Store.limits`."""
+        return [answers.to_type_limit(row) for row in await self._harmless("job_limits")]
 
     async def prune(self, succeeded_older: timedelta | None, dead_older: timedelta | None, limit: int = 10_000) -> int:
         """See `Store.prune`."""

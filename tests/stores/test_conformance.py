@@ -8,7 +8,7 @@ import pytest
 
 from marian_jobs import Job, JobFilter, KeyConflict, RetryRefused, Status, Store, new_job
 from marian_jobs.job import Enqueued, Held
-from marian_jobs.store import Failure, Limit
+from marian_jobs.store import Failure, Limit, TypeLimit
 
 LEASE = timedelta(seconds=30)
 SHORT = timedelta(milliseconds=30)
@@ -473,6 +473,30 @@ class TestLimits:
         assert sorted(job.type for job in claimed) == ["a", "b", "b", "b"]
         turn = await store.poll(10, ["a"], LEASE, {"a": 1})
         assert [job.type for job in turn.jobs] == ["a"]
+
+    async def test_what_is_set_for_a_type_can_be_read_and_how_much_of_it_is_used(self, store: Store) -> None:
+        minute = timedelta(minutes=1)
+        assert await store.limits() == []
+        await store.enqueue([new_job("b") for _ in range(5)])
+        await store.limit("b", Limit(max_running=3, rate=100, per=minute))
+        await store.pause("a")
+        done, *_ = await store.claim(3, ["b"], LEASE)
+        await store.complete([done.held])
+        assert await store.limits() == [
+            TypeLimit("a", paused=True, max_running=None, rate=None, per=None, running=0, started=0),
+            TypeLimit("b", paused=False, max_running=3, rate=100, per=minute, running=2, started=3),
+        ]
+
+    async def test_a_type_that_nothing_bounds_any_more_is_as_one_that_never_was(self, store: Store) -> None:
+        await put(store, "a")
+        await store.limit("a", Limit(rate=5, per=timedelta(seconds=60)))
+        await store.pause("a")
+        await store.limit("a", Limit())
+        assert [(limit.type, limit.paused, limit.rate) for limit in await store.limits()] == [("a", True, None)]
+        await store.resume("a")
+        await store.resume("never paused")
+        assert await store.limits() == []
+        assert (await store.poll(5, ["a"], LEASE, {"a": 0})).due_in == timedelta(0)
 
     async def test_a_limited_type_is_looked_for_again_soon_and_not_at_once(self, store: Store) -> None:
         await put(store, "a")

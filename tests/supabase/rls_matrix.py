@@ -121,6 +121,8 @@ FUNCTIONS = [
     Function("fail_jobs", {"p_ids": [JOB_OF_A], "p_attempts": [0], "p_errors": ["e"]},              R, R, R, DONE),
     Function("job_backoff", {"p_attempt": 1},                                                       R, R, R, DONE),
     Function("job_stats", {},                                                                       R, R, R, DONE),
+    Function("job_limits", {},                                                                      R, R, R, DONE),
+    Function("marian_jobs_figures", {},                                                             R, R, R, DONE),
     Function("marian_jobs_bounded_error", {"p_error": "e"},                                         R, R, R, DONE),
     Function("marian_jobs_check_held", {"p_function": "f", "p_ids": [], "p_attempts": []},          R, R, R, DONE),
     Function("marian_jobs_check_isolation", {"p_function": "f"},                                    R, R, R, DONE),
