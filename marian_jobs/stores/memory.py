@@ -245,7 +245,7 @@ class MemoryStore:
         return None if owner is None else self._jobs[owner]
 
     def _refuse_foreign(self, jobs: Sequence[NewJob]) -> None:
-        """Refuses the batch where an id is another job's, or a key's live job (or one within the batch) another owner's."""
+        """Refuses a batch where an id is another job's, or a key's live job, there or in the batch, another owner's."""
         ids: dict[UUID, Job | NewJob] = {}
         owners: dict[str, UUID | None] = {}
         for new in jobs:
