@@ -4,7 +4,7 @@ One stack per test process; its database is the tests' to empty. `serving_rest` 
 """
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from uuid import uuid4
 
@@ -18,7 +18,7 @@ from marian_jobs.local.ports import free_port
 from marian_jobs.local.postgres import LocalPostgres
 from marian_jobs.local.postgrest import PostgREST, program
 from marian_jobs.tokens import mint_access, mint_key
-from tests.fix_postgres import TEMPLATE
+from tests.fix_postgres import TEMPLATE, Server
 from tests.needs import need
 
 JWT_SECRET = "super-secret-jwt-token-with-at-least-32-characters-long"
@@ -50,9 +50,17 @@ class Stack:
         return str(id), mint_access(id, email, JWT_SECRET, issuer=f"{self.url}/auth/v1")
 
 
+def serving_rest(server: Server, database: str) -> AbstractContextManager[str]:
+    """Serves a database with PostgREST, beside the server, until the block ends; yields its URL."""
+    if isinstance(server, LocalPostgres):
+        return _serving_process(server, database)
+    from tests.fix_containers import serving  # as in tests.fix_postgres
+
+    return serving(server, database, JWT_SECRET)
+
+
 @contextmanager
-def serving_rest(server: LocalPostgres, database: str) -> Iterator[str]:
-    """Serves a database with PostgREST until the block ends; yields its URL."""
+def _serving_process(server: LocalPostgres, database: str) -> Iterator[str]:
     try:
         program()
     except LocalStackError as e:
@@ -62,7 +70,7 @@ def serving_rest(server: LocalPostgres, database: str) -> Iterator[str]:
 
 
 @pytest.fixture(scope="session")
-def stack(server: LocalPostgres) -> Iterator[Stack]:
+def stack(server: Server) -> Iterator[Stack]:
     """The stack over a migrated database of its own."""
     dsn = server.create_database("stack", template=TEMPLATE)
     with serving_rest(server, "stack") as rest, Gateway(rest, KEYS, free_port()) as gateway:

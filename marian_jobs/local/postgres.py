@@ -27,7 +27,9 @@ from marian_jobs.local.ports import free_port, unused
 
 READY_WITHIN = 30.0
 LOCALE = "en_US.UTF-8" if sys.platform == "darwin" else "C.UTF-8"  # macOS came without the latter for long
-BOOTSTRAP = [Path(__file__).with_name(f"{part}.sql") for part in ("supabase", "auth_functions", "default_privileges")]
+AUTH_FUNCTIONS = Path(__file__).with_name("auth_functions.sql")
+DEFAULT_PRIVILEGES = Path(__file__).with_name("default_privileges.sql")
+BOOTSTRAP = [Path(__file__).with_name("supabase.sql"), AUTH_FUNCTIONS, DEFAULT_PRIVILEGES]
 SETTINGS = {
     "listen_addresses": "127.0.0.1",
     "max_connections": "200",

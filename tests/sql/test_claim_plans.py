@@ -6,7 +6,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from marian_jobs.local.postgres import LocalPostgres
+from tests.fix_postgres import Server
 from tests.sql.plans import PlanReader, scans
 
 # Per (type, priority) that a claim passes: the head that is read, and the head behind the run.
@@ -21,7 +21,7 @@ select gen_random_uuid(), %(type)s, %(priority)s, clock_timestamp() + %(due)s::i
 
 
 @pytest.fixture
-def superuser(server: LocalPostgres, database: str) -> Iterator[psycopg.Connection[Any]]:
+def superuser(server: Server, database: str) -> Iterator[psycopg.Connection[Any]]:
     name = psycopg.conninfo.conninfo_to_dict(database)["dbname"]
     with psycopg.connect(server.socket_dsn(role="supabase_admin", database=str(name)), autocommit=True) as connection:
         connection.execute("alter table public.marian_jobs set (autovacuum_enabled = off)")

@@ -6,8 +6,7 @@ from typing import Literal
 import psycopg
 import pytest
 
-from marian_jobs.local.postgres import LocalPostgres
-from tests.fix_postgres import apply_migrations
+from tests.fix_postgres import Server, apply_migrations, running
 from tests.supabase.rls_matrix import DEAD_OF_A, JOB_OF_A, JOB_OF_B, OWNERLESS, A, B
 
 Who = Literal["anon", "a", "b", "service"]
@@ -23,9 +22,9 @@ ROWS = f"""
 
 
 @pytest.fixture(scope="module", params=["all", "none"])
-def project(request: pytest.FixtureRequest) -> Iterator[tuple[LocalPostgres, str]]:
+def project(request: pytest.FixtureRequest) -> Iterator[tuple[Server, str]]:
     """A server and the name of its database, whose new objects were granted to the API roles by default, or not."""
-    with LocalPostgres(grants=request.param, settings={"fsync": "off"}) as server:
+    with running({"fsync": "off"}, request.param) as server:
         dsn = server.create_database("project")
         apply_migrations(dsn)
         restore(dsn)

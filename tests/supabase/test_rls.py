@@ -9,13 +9,13 @@ import pytest
 from psycopg import sql
 from psycopg.rows import TupleRow
 
-from marian_jobs.local.postgres import LocalPostgres
+from tests.fix_postgres import Server
 from tests.supabase.fix_rls import WHO, Who
 from tests.supabase.rls_matrix import DONE, FUNCTIONS, READABLE, REFUSED, TABLES, VERBS, VIEWS, A, B, Function, Verb
 
 ROLE = {"anon": "anon", "a": "authenticated", "b": "authenticated", "service": "service_role"}
 SUBJECT = {"a": A, "b": B}
-Project = tuple[LocalPostgres, str]
+Project = tuple[Server, str]
 Connection = psycopg.Connection[TupleRow]
 
 

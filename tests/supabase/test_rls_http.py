@@ -14,13 +14,12 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 from jose import jwt
 
-from marian_jobs.local.postgres import LocalPostgres
-from tests.fix_postgres import apply_migrations
+from tests.fix_postgres import Server, apply_migrations
 from tests.fix_stack import JWT_SECRET, serving_rest
 from tests.supabase.fix_rls import WHO, Who, restore
 from tests.supabase.rls_matrix import DONE, FUNCTIONS, REFUSED, VERBS, A, B, Function, Verb
 
-Project = tuple[LocalPostgres, str]
+Project = tuple[Server, str]
 CLAIMS: dict[Who, dict[str, str]] = {
     "a": {"role": "authenticated", "sub": A},
     "b": {"role": "authenticated", "sub": B},
@@ -129,7 +128,7 @@ def test_a_good_token_for_another_role_opens_nothing(api: Api, role: str) -> Non
     assert api.rows() == before
 
 
-def test_a_claim_works_within_five_seconds_of_the_migration(server: LocalPostgres, bare_database: str) -> None:
+def test_a_claim_works_within_five_seconds_of_the_migration(server: Server, bare_database: str) -> None:
     """K64: PostgREST learns of the new functions by itself."""
     name = bare_database.rsplit("/", 1)[1].split("?")[0]
     with serving_rest(server, name) as url:
