@@ -103,6 +103,6 @@ async def proxied(database: str) -> AsyncIterator[tuple[Proxy, str]]:
     parts = psycopg.conninfo.conninfo_to_dict(database)
     proxy = Proxy(str(parts["host"]), int(str(parts["port"])))
     await proxy.start()
-    parts["port"] = str(proxy.port)
+    parts |= {"host": "127.0.0.1", "port": str(proxy.port)}
     yield proxy, psycopg.conninfo.make_conninfo("", **{name: str(value) for name, value in parts.items()})
     await proxy.stop()
