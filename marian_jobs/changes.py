@@ -11,8 +11,12 @@ from typing import Any, Final
 from realtime import AsyncRealtimeClient, RealtimePostgresChangesListenEvent, RealtimeSubscribeStates
 
 from marian_jobs import clock
+from marian_jobs.redaction import Redacting
 
 log = logging.getLogger(__name__)
+# The public key is in the address they connect to, the user's token in what they send: at DEBUG they tell both.
+for name in ("realtime._async.client", "realtime._async.channel", "websockets.client"):
+    logging.getLogger(name).addFilter(Redacting())
 
 PATIENCE: Final = 5
 RETRY_EVERY: Final = timedelta(seconds=30)

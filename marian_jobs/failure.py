@@ -1,10 +1,13 @@
 """A failure as text that can always be stored and that gives nothing away.
 
 The full traceback goes to the log. What the row keeps is the exception's type and message, and where it was raised:
-no local variables, no source lines, no NUL, no lone surrogate, at most 8192 characters with head and tail kept.
+no local variables, no source lines, no credential that can be told by its shape, no NUL, no lone surrogate, at most
+8192 characters with head and tail kept.
 """
 
 import traceback
+
+from marian_jobs.redaction import redact
 
 LONGEST = 8192
 _HEAD, _TAIL, _GAP = 4096, 4089, "\n[...]\n"
@@ -17,9 +20,14 @@ def storable(text: str) -> str:
     return clean if len(clean) <= LONGEST else clean[:_HEAD] + _GAP + clean[-_TAIL:]
 
 
+def presentable(text: str) -> str:
+    """What a handler says of its failure, as storable text without credentials."""
+    return storable(redact(text))
+
+
 def describe(error: BaseException) -> str:
-    """Type and message of an exception and the place it was raised at, as storable text."""
-    return storable(f"{_headline(error)}{_place(error)}")
+    """Type and message of an exception and the place it was raised at, as `presentable` text."""
+    return presentable(f"{_headline(error)}{_place(error)}")
 
 
 def _headline(error: BaseException) -> str:

@@ -14,6 +14,7 @@ from rich.text import Text
 
 from marian_jobs.errors import MarianError
 from marian_jobs.job import Job, Status
+from marian_jobs.redaction import redact
 from marian_jobs.store import Stat
 
 # A pipe has no width: nothing is folded there.
@@ -31,7 +32,7 @@ _COLOURS = {
 
 def complain(error: Exception) -> None:
     """The error on standard error, with what to do about it."""
-    errors.print(f"marian: {error}", style="red", markup=False, highlight=False, soft_wrap=True)
+    errors.print(f"marian: {redact(str(error))}", style="red", markup=False, highlight=False, soft_wrap=True)
     if isinstance(error, MarianError) and error.hint:
         errors.print(error.hint, markup=False, highlight=False, soft_wrap=True)
 

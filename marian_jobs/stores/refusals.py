@@ -3,6 +3,7 @@
 Connection strings and keys stay out of it: of a driver's message only what the server said is passed on.
 """
 
+import re
 from typing import Any
 
 import psycopg
@@ -15,16 +16,21 @@ from marian_jobs.errors import BY_SQLSTATE, InvalidArgument, MarianError, StoreR
 _NOT_MIGRATED = (pg.UndefinedTable, pg.UndefinedFunction, pg.UndefinedColumn, pg.InvalidSchemaName)
 _CREDENTIALS = (pg.InvalidPassword, pg.InvalidAuthorizationSpecification, pg.InvalidCatalogName)
 _REFUSALS = ("authentication failed", "does not exist", "no pg_hba.conf entry", "not permitted to log in")
+_PORTS = re.compile(r"[\d,]*")
 _PASSING = (pg.DeadlockDetected, pg.LockNotAvailable, pg.QueryCanceled, pg.ReadOnlySqlTransaction)
 
 
 def parsed(dsn: str) -> dict[str, Any]:
     """The parts of a connection string; `ValueError` for one that is none, without quoting it."""
     try:
-        return dict(conninfo.conninfo_to_dict(dsn))
+        found = dict(conninfo.conninfo_to_dict(dsn))
     except psycopg.Error:
         # Its message quotes the text, and with it perhaps the password.
         raise ValueError("the database URL is not a valid connection string (postgresql://user:…@host/db)") from None
+    if "://" in dsn and (dsn.partition("?")[0].count("@") > 1 or not _PORTS.fullmatch(str(found.get("port", "")))):
+        # Cut at the first @ or slash, a part of the password becomes the host or the port, which errors name.
+        raise ValueError("the database URL has no proper host and port: write @ as %40 and / as %2F in its password")
+    return found
 
 
 def explain(error: Exception) -> MarianError:

@@ -5,7 +5,7 @@ from datetime import timedelta
 from typing import Literal, NamedTuple
 
 from marian_jobs.checks import duration
-from marian_jobs.failure import storable
+from marian_jobs.failure import presentable
 from marian_jobs.job import Job
 
 
@@ -71,7 +71,7 @@ LOST = Lost()
 
 def dead(reason: str) -> Failed:
     """A failure that is final."""
-    return Failed(storable(reason), dead=True)
+    return Failed(presentable(reason), dead=True)
 
 
 def name_of(outcome: Outcome, job: Job) -> Literal["succeeded", "failed", "dead", "released", "lost"]:

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 from marian_jobs import clock
 from marian_jobs.errors import LeaseLost
-from marian_jobs.failure import describe, storable
+from marian_jobs.failure import describe, presentable
 from marian_jobs.job import Job
 from marian_jobs.trace import detach
 from marian_jobs.worker.context import Context, names
@@ -198,9 +198,9 @@ class Run:
         if isinstance(error, Snooze):
             return Released(error.delay)
         if isinstance(error, Dead):
-            return Failed(storable(str(error)), dead=True)
+            return Failed(presentable(str(error)), dead=True)
         if isinstance(error, Retry):
-            return Failed(storable(str(error)), retry_in=self._delay() if error.after is None else error.after)
+            return Failed(presentable(str(error)), retry_in=self._delay() if error.after is None else error.after)
         logger.warning(
             "job failed: %s",
             type(error).__name__,
