@@ -32,6 +32,7 @@ MAY: dict[str, set[str]] = {
     "changes": {"clock", "redaction"},
     "users": {"changes", "clock", "errors", "job", "store", "stores", "tokens"},
     "migrations": {"errors", "stores"},
+    "doctor": {"clock", "doctor", "errors", "migrations", "store", "stores"},
     "settings": {"errors"},
     "logs": {"redaction"},
     "local": {"clock", "errors", "local", "tokens"},

@@ -6,7 +6,7 @@ import typer
 
 import marian_jobs
 from marian_jobs import logs
-from marian_jobs.cli import dev, enqueue, jobs, project, work
+from marian_jobs.cli import dev, doctor, enqueue, jobs, limits, project, work
 
 app = typer.Typer(
     name="marian",
@@ -16,7 +16,7 @@ app = typer.Typer(
     add_completion=False,
 )
 
-for group in (project.app, enqueue.app, work.app, jobs.app):
+for group in (project.app, enqueue.app, work.app, jobs.app, limits.app, doctor.app):
     app.registered_commands += group.registered_commands
 app.add_typer(dev.app, name="dev")
 

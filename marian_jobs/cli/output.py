@@ -15,7 +15,7 @@ from rich.text import Text
 from marian_jobs.errors import MarianError
 from marian_jobs.job import Job, Status
 from marian_jobs.redaction import redact
-from marian_jobs.store import Stat
+from marian_jobs.store import Stat, TypeLimit
 
 # A pipe has no width: nothing is folded there.
 console = Console(width=None if sys.stdout.isatty() else 250)
@@ -73,7 +73,7 @@ def print_job(job: Job) -> None:
     table.add_column(overflow="fold")
     for name, value in as_dict(job).items():
         text = json.dumps(value, ensure_ascii=False) if name == "payload" else "" if value is None else str(value)
-        table.add_row(name, _shown(text))
+        table.add_row(name, shown(text))
     console.print(table)
 
 
@@ -84,7 +84,19 @@ def print_stats(stats: Sequence[Stat]) -> None:
         table.add_column(heading, justify="right" if heading in ("count", "expired leases") else "left")
     for stat in stats:
         due = "" if stat.oldest_due_age is None else f"{stat.oldest_due_age.total_seconds():.1f} s"
-        table.add_row(_shown(stat.type), _status(stat.status), str(stat.count), due, str(stat.expired_leases or ""))
+        table.add_row(shown(stat.type), _status(stat.status), str(stat.count), due, str(stat.expired_leases or ""))
+    console.print(table)
+
+
+def print_limits(limits: Sequence[TypeLimit]) -> None:
+    """A table, a type a line: whether it is paused, and of each limit how much is used."""
+    table = Table(box=None, pad_edge=False)
+    for heading in ("type", "paused", "running", "started"):
+        table.add_column(heading)
+    for limit in limits:
+        running = str(limit.running) if limit.max_running is None else f"{limit.running} of {limit.max_running}"
+        started = "" if limit.per is None else f"{limit.started} of {limit.rate} in {limit.per.total_seconds():g} s"
+        table.add_row(shown(limit.type), "paused" if limit.paused else "", running, started)
     console.print(table)
 
 
@@ -92,7 +104,7 @@ def _status(status: Status) -> Text:
     return Text(status, _COLOURS[status])
 
 
-def _shown(text: str) -> Text:
+def shown(text: str) -> Text:
     """A job's text as text: neither markup nor control characters in it reach the terminal."""
     return Text("".join(c if c.isprintable() or c == "\n" else "\N{REPLACEMENT CHARACTER}" for c in text))
 
@@ -103,13 +115,13 @@ def _speaks_unicode() -> bool:
 
 _COLUMNS: dict[str, Callable[[Job], Text]] = {
     "id": lambda job: Text(str(job.id)),
-    "type": lambda job: _shown(job.type),
+    "type": lambda job: shown(job.type),
     "status": lambda job: _status(job.status),
     "attempts": lambda job: Text(f"{job.attempts}/{job.max_attempts}"),
     "priority": lambda job: Text(str(job.priority)),
     "due": lambda job: Text(f"{job.run_after:%Y-%m-%d %H:%M:%S}"),
-    "key": lambda job: _shown(job.idempotency_key or ""),
-    "error": lambda job: _shown((job.error or "").partition("\n")[0]),
+    "key": lambda job: shown(job.idempotency_key or ""),
+    "error": lambda job: shown((job.error or "").partition("\n")[0]),
 }
 _FREE = {"type", "key", "error"}  # as long as their writers liked
 _NARROW = {"id", "type", "status", "attempts", "error"}

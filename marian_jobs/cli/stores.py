@@ -41,3 +41,17 @@ def with_queue(database_url: str | None, use: Callable[[Queue], Awaitable[T]]) -
             return await use(queue)
 
     return asyncio.run(run())
+
+
+def with_store(database_url: str | None, use: Callable[[Store], Awaitable[T]]) -> T:
+    """What `use` makes of the store, opened and closed around it."""
+
+    async def run() -> T:
+        store = open_store(database_url)
+        await store.open()
+        try:
+            return await use(store)
+        finally:
+            await store.close()
+
+    return asyncio.run(run())

@@ -210,6 +210,10 @@ class SupabaseStore:
         """See `Store.stats`."""
         return [answers.to_stat(row) for row in await self._harmless("job_stats")]
 
+    async def ask(self, function: str, **arguments: Any) -> Any:
+        """What a function of the queue that only reads answers, as JSON: for `marian doctor`."""
+        return await self._harmless(function, **arguments)
+
     def for_another_loop(self) -> "SupabaseStore":
         """See `Store.for_another_loop`."""
         return SupabaseStore(self._url, self._key, deadline=self._deadline)
