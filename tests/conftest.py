@@ -1,1 +1,1 @@
-pytest_plugins = ["tests.fix_postgres", "tests.fix_proxy", "tests.fix_stack"]
+pytest_plugins = ["pytester", "tests.fix_postgres", "tests.fix_proxy", "tests.fix_stack"]

@@ -70,8 +70,13 @@ class Limits:
 
     def not_before(self, job: Job, now: datetime) -> datetime:
         """When to look for the job again: a limit may keep what is due from being claimed."""
-        bounded = job.type in self.paused or job.type in self._limits
-        return max(job.run_after, now + LOOK_AGAIN) if bounded else job.run_after
+        if job.type not in self.paused and job.type not in self._limits:
+            return job.run_after
+        limit = self._limits.get(job.type, Limit())
+        recent = self._recent(job.type, limit, now)
+        if limit.rate is not None and limit.per is not None and len(recent) >= limit.rate:
+            return max(job.run_after, recent[-limit.rate] + limit.per)
+        return max(job.run_after, now + LOOK_AGAIN)
 
 
 def _is_live(job: Job, now: datetime) -> bool:

@@ -159,6 +159,11 @@ class MemoryStore:
         found.sort(key=lambda j: (j.created_at, j.id), reverse=True)
         return found[: which.limit]
 
+    def listed(self) -> list[Job]:
+        """Every job, in the order in which they were made."""
+        with self._lock:
+            return list(self._jobs.values())
+
     async def pause(self, type: str) -> None:
         """See `Store.pause`."""
         self._limits.paused.add(type)

@@ -27,6 +27,11 @@ class Duties:
         for each in middleware:
             self.middleware(each)
 
+    @property
+    def types(self) -> list[str]:
+        """The job types there is a handler for."""
+        return self._handlers.types
+
     def handler(
         self,
         type: str,

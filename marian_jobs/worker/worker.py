@@ -227,8 +227,9 @@ class Worker(Duties):
         self._stopping.set()
 
     async def close(self) -> None:
-        """Leaves the lifespan that `tick` has entered, and closes the store."""
+        """Leaves the lifespan that `tick` has entered, ends what it runs handlers in, and closes the store."""
         await self._life.leave()
+        await self._slots.close()
         self._opened = False
         await self._store.close()
 
