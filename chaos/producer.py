@@ -46,7 +46,7 @@ def draw(chance: random.Random, owners: Sequence[str], *, keyed: bool) -> NewJob
     if keyed and chance.random() < 0.35:
         key = f"{owner}:{chance.randrange(KEYS)}"
         payload["doomed"] = chance.random() < 0.5  # so that keys are freed and taken again
-        if chance.random() < 0.03:
+        if chance.random() < 0.01:
             key, owner = f"shared:{chance.randrange(4)}", chance.choice(owners)
     type = chance.choices(["loop", "thread", "settle", "process"], [55, 20, 24, 1])[0]
     if payload.get("blocks") or payload.get("dies"):
