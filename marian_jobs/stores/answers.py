@@ -17,6 +17,8 @@ NAMES: Final = [f.name for f in fields(Job)]
 BUSY: Final = frozenset({429, 502, 503, 504})
 # A function or table that is not there, or not there yet as far as the API knows.
 UNKNOWN: Final = frozenset({"PGRST202", "PGRST205", "42883", "42P01"})
+# A column was added to the table while the call waited for that: it was rolled back, and the next one works.
+ALTERED: Final = "42804"
 # Connections, resources, an operator's hand, a standby: the database is there, but not now.
 PASSING: Final = ("08", "25006", "53", "57")
 
@@ -46,7 +48,7 @@ class Refusal(Exception):
     @property
     def had_no_effect(self) -> bool:
         """Whether the call surely was not carried out, and may be sent again whatever it is."""
-        return self.status == 429 or self.is_unknown
+        return self.status == 429 or self.is_unknown or self.code == ALTERED
 
     def explained(self) -> MarianError:
         """The error to raise in its place."""
@@ -65,7 +67,7 @@ class Refusal(Exception):
             return StoreRefused(f"{self.message}: workers need the service_role key or an sb_secret_ key")
         if self.status == 401:
             return StoreRefused(f"the API refused the key or the token: {self.message}")
-        if self.is_busy or self.status >= 500 or self.code.startswith(PASSING):
+        if self.is_busy or self.status >= 500 or self.code.startswith(PASSING) or self.code == ALTERED:
             return StoreUnavailable(f"the API could not answer (HTTP {self.status}): {self.message}")
         if not self.code:
             return StoreRefused(f"no Supabase API answers at this URL (HTTP {self.status}): check the project's URL")

@@ -10,7 +10,7 @@ import psycopg
 from anyio import fail_after, to_thread
 from psycopg import conninfo
 from psycopg.rows import tuple_row
-from psycopg_pool import AsyncConnectionPool, PoolTimeout, TooManyRequests
+from psycopg_pool import AsyncConnectionPool
 from tenacity import AsyncRetrying, retry_if_exception, stop_after_delay, wait_random_exponential
 
 from marian_jobs.errors import NotSupported, StoreUnavailable
@@ -19,7 +19,7 @@ from marian_jobs.store import MOST_CLAIMED, Alarm, Failure, JobFilter, Limit, Po
 from marian_jobs.stores import rows
 from marian_jobs.stores.adapters import PLAIN_PAYLOADS
 from marian_jobs.stores.alarm import ListenAlarm, SleepAlarm
-from marian_jobs.stores.refusals import explain, is_broken_off, parsed
+from marian_jobs.stores.refusals import explain, is_broken_off, parsed, was_not_carried_out
 from marian_jobs.stores.rows import Statement
 
 Pool = AsyncConnectionPool[psycopg.AsyncConnection[Any]]
@@ -218,12 +218,12 @@ class PostgresStore:
         return _patient(self._pool.conninfo)
 
     async def _once(self, statement: Statement) -> list[Any]:
-        """Sent at most once: tried again only while no connection could be had."""
-        return await self._patiently(statement, _was_not_sent)
+        """Carried out at most once: sent again only when it surely was not."""
+        return await self._patiently(statement, was_not_carried_out)
 
     async def _harmless(self, statement: Statement) -> list[Any]:
         """Sent again when the connection breaks off: the second call changes nothing more."""
-        return await self._patiently(statement, lambda e: _was_not_sent(e) or is_broken_off(cast("Exception", e)))
+        return await self._patiently(statement, lambda e: was_not_carried_out(e) or is_broken_off(cast("Exception", e)))
 
     async def _patiently(self, statement: Statement, again: Callable[[BaseException], bool]) -> list[Any]:
         try:
@@ -279,10 +279,6 @@ def _within_sync(connection: psycopg.Connection[Any], statement: Statement) -> l
     with connection.cursor(binary=True, row_factory=tuple_row) as cursor:
         cursor.execute(statement.text, statement.parameters)
         return cursor.fetchall()
-
-
-def _was_not_sent(error: BaseException) -> bool:
-    return isinstance(error, PoolTimeout | TooManyRequests)
 
 
 def _jobs(answers: Sequence[Any]) -> list[Job]:

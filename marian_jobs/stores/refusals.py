@@ -45,6 +45,8 @@ def explain(error: Exception) -> MarianError:
         return StoreRefused(f"the queue's schema is missing or too old ({_said(error)}): run `marian migrate`")
     if isinstance(error, pg.InsufficientPrivilege):
         return StoreRefused(f"{_said(error)}: connect as the database's owner or as service_role")
+    if isinstance(error, pg.DatatypeMismatch):
+        return StoreUnavailable("the queue's table was changed while the call waited for it; nothing was done")
     if isinstance(error, _CREDENTIALS) or _refused_login(error):
         return StoreRefused(f"the database refused the login: {_said(error)}")
     if isinstance(error, pg.ForeignKeyViolation):
@@ -59,6 +61,12 @@ def explain(error: Exception) -> MarianError:
 def _refused_login(error: psycopg.Error) -> bool:
     """A connection that never came about has no SQLSTATE, only the server's words."""
     return error.sqlstate is None and any(words in str(error) for words in _REFUSALS)
+
+
+def was_not_carried_out(error: BaseException) -> bool:
+    """Whether the call surely had no effect, so that any call may be sent again: no connection could be had for it, or
+    a column was added to the table while it waited for that (it began with the row's old type, and was rolled back)."""
+    return isinstance(error, PoolTimeout | TooManyRequests | pg.DatatypeMismatch)
 
 
 def is_broken_off(error: Exception) -> bool:
