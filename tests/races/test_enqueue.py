@@ -1,7 +1,6 @@
 """One live row per key, whoever comes at once: K01, K02, K31, and the deadlocks of batches."""
 
 import threading
-import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -11,6 +10,8 @@ from typing import Any
 import psycopg
 import pytest
 from psycopg.types.json import Jsonb
+
+from tests.races.sessions import Meeting
 
 ENQUEUE_MANY = """
 select id from public.enqueue_jobs(jsonb_build_array(jsonb_build_object('type', 't', 'idempotency_key', %s::text)))
@@ -28,14 +29,6 @@ def one(connection: psycopg.Connection[Any], text: str, *parameters: object) -> 
     row = connection.execute(text, parameters).fetchone()
     assert row is not None
     return row[0]
-
-
-def wait_until_blocked(dsn: str, pid: int) -> None:
-    """Returns when the session waits for a lock."""
-    with connected(dsn) as connection:
-        end = time.monotonic() + 5
-        while not one(connection, "select cardinality(pg_blocking_pids(%s)) > 0", pid):
-            assert time.monotonic() < end, "the session never waited"
 
 
 def together(count: int, work: Callable[[int], Any]) -> list[Any]:
@@ -65,26 +58,82 @@ def test_twenty_at_once_get_one_id(database: str) -> None:
         connection.close()
 
 
-@pytest.mark.parametrize("function", ["enqueue_job", "enqueue_jobs"])
-def test_a_key_whose_holder_rolls_back_goes_to_who_waits(database: str, function: str) -> None:
-    call = ENQUEUE if function == "enqueue_job" else ENQUEUE_MANY
-    with connected(database, autocommit=False) as first, connected(database) as second, ThreadPoolExecutor(1) as thread:
-        lost = one(first, call, "k")
-        waiting = thread.submit(one, second, call, "k")
-        wait_until_blocked(database, second.info.backend_pid)
-        first.rollback()
-        kept = waiting.result(timeout=2)
-        assert kept != lost
-        assert one(second, "select array_agg(id) from public.marian_jobs") == [kept]
+enqueues = pytest.mark.parametrize("call", [ENQUEUE, ENQUEUE_MANY], ids=["enqueue_job", "enqueue_jobs"])
+ends = pytest.mark.parametrize("end", ["commit", "rollback"])
 
 
-def test_a_key_whose_holder_commits_stays_with_it(database: str) -> None:
-    with connected(database, autocommit=False) as first, connected(database) as second, ThreadPoolExecutor(1) as thread:
-        held = one(first, ENQUEUE, "k")
-        waiting = thread.submit(one, second, ENQUEUE, "k")
-        wait_until_blocked(database, second.info.backend_pid)
-        first.commit()
-        assert waiting.result(timeout=2) == held
+@enqueues
+@ends
+def test_a_key_belongs_to_who_makes_its_job_first_unless_that_is_taken_back(met: Meeting, call: str, end: str) -> None:
+    made = met.first.one(call, "k")
+    waiting = met.second.start_and_wait(call, "k")
+    met.first.end(end)
+    ((kept,),) = waiting.result(2)
+    assert (kept == made) is (end == "commit")
+    met.second.commit()
+    assert met.ask("select id from public.marian_jobs") == [(kept,)]
+
+
+@enqueues
+@ends
+def test_an_enqueue_waits_for_the_death_of_the_keys_holder(met: Meeting, call: str, end: str) -> None:
+    holder = met.queued("k")
+    met.first.do("select public.cancel_job(%s)", holder)
+    waiting = met.second.start_and_wait(call, "k")
+    met.first.end(end)
+    ((found,),) = waiting.result(2)
+    assert (found == holder) is (end == "rollback")
+    met.second.commit()
+    assert met.ask("select id from public.marian_jobs where status <> 'dead'") == [(found,)]
+
+
+@enqueues
+def test_who_has_found_the_keys_holder_does_not_keep_it_alive(met: Meeting, call: str) -> None:
+    holder = met.queued("k")
+    assert met.first.one(call, "k") == holder
+    assert met.second.do("select id from public.cancel_job(%s)", holder) == [(holder,)]
+    met.second.commit()
+    assert met.first.one(call, "k") != holder
+
+
+@enqueues
+@ends
+def test_an_enqueue_waits_for_the_retry_of_the_keys_dead_job(met: Meeting, call: str, end: str) -> None:
+    dead = met.dead("k")
+    met.first.do("select public.retry_job(%s)", dead)
+    waiting = met.second.start_and_wait(call, "k")
+    met.first.end(end)
+    assert (waiting.result(2) == [(dead,)]) is (end == "commit")
+    met.second.commit()
+    assert met.ask("select count(*) from public.marian_jobs where status <> 'dead'") == [(1,)]
+
+
+@enqueues
+@ends
+def test_a_retry_waits_for_the_enqueue_of_its_key_and_is_refused_unless_that_is_taken_back(
+    met: Meeting, call: str, end: str
+) -> None:
+    dead = met.dead("k")
+    live = met.first.one(call, "k")
+    waiting = met.second.start_and_wait("select id from public.retry_job(%s)", dead)
+    met.first.end(end)
+    if end == "rollback":
+        assert waiting.result(2) == [(dead,)]
+        return
+    with pytest.raises(psycopg.Error, match=str(live)) as refusal:
+        waiting.result(2)
+    assert refusal.value.sqlstate == "MJ410"
+    assert met.status(dead) == "dead"
+
+
+@enqueues
+@ends
+def test_an_enqueue_waits_for_the_pruning_of_the_keys_finished_job(met: Meeting, call: str, end: str) -> None:
+    done = met.queued("k", status="succeeded")
+    assert met.first.one("select public.prune_jobs('0', null)") == 1
+    waiting = met.second.start_and_wait(call, "k")
+    met.first.end(end)
+    assert (waiting.result(2) == [(done,)]) is (end == "rollback")
 
 
 def test_a_holder_that_keeps_dying_never_leaves_a_caller_with_nothing(database: str) -> None:
@@ -151,18 +200,3 @@ def test_a_snapshot_too_old_for_an_answer_is_refused_as_such(database: str, leve
         with pytest.raises(psycopg.Error) as refusal:
             old.execute("select * from public.claim_jobs(1)")
         assert refusal.value.sqlstate == "MJ425"
-
-
-def test_retry_and_enqueue_of_one_key_cannot_both_win(database: str) -> None:
-    with connected(database) as connection:
-        dead = one(connection, ENQUEUE, "k")
-        connection.execute("update public.marian_jobs set status = 'dead'")
-    with connected(database, autocommit=False) as first, connected(database) as second, ThreadPoolExecutor(1) as thread:
-        live = one(first, ENQUEUE, "k")
-        waiting = thread.submit(one, second, "select id from public.retry_job(%s)", dead)
-        wait_until_blocked(database, second.info.backend_pid)
-        first.commit()
-        with pytest.raises(psycopg.Error, match=str(live)) as refusal:
-            waiting.result(timeout=2)
-        assert refusal.value.sqlstate == "MJ410"
-        assert one(second, "select status from public.marian_jobs where id = %s", dead) == "dead"
