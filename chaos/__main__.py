@@ -17,7 +17,7 @@ def chaos(
         float, typer.Option(min=5, help="How long events fall; working off the rest comes on top.")
     ] = 120,
     seed: Annotated[int, typer.Option(help="Of the events and the jobs; drawn from the clock unless given.")] = 0,
-    short: Annotated[bool, typer.Option("--short", help="What CI runs: 18 s of it, dense.")] = False,
+    short: Annotated[bool, typer.Option("--short", help="What CI runs: 16 s of it, dense.")] = False,
     show_plan: Annotated[bool, typer.Option("--plan", help="Print what would happen when, and do nothing.")] = False,
 ) -> None:
     """Works thousands of jobs while processes, server and network fail, and proves what was kept."""

@@ -47,7 +47,7 @@ class Shape:
     patience: float  # for the end of all work, in seconds
 
 
-SHORT = Shape(seconds=18, gap=0.5, pause=0.012, patience=60)
+SHORT = Shape(seconds=16, gap=0.45, pause=0.012, patience=60)
 
 
 @dataclass
