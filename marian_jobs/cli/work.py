@@ -69,6 +69,7 @@ async def _supervise(processes: int, health: str | None) -> int:
     from marian_jobs.health import serve_fleet  # an extra
 
     with serve_fleet(health, processes) as fleet:
+        logger.info("health is served at %s", fleet.url)
         return await Supervisor(lambda place: [*command, "--health", fleet.address(place)], processes).run()
 
 

@@ -1,6 +1,7 @@
 """Where to listen: `PORT`, `HOST:PORT` or `unix:PATH`; bound before anything is served, so that a failure is told."""
 
 import os
+import re
 import socket
 from contextlib import suppress
 from ipaddress import ip_address
@@ -8,6 +9,8 @@ from ipaddress import ip_address
 from marian_jobs.errors import MarianError
 
 UNIX = "unix:"
+
+_ADDRESS = re.compile(r"(?:(?P<host>[\w.-]+):|\[(?P<v6>[0-9a-fA-F:.]+)\]:)?(?P<port>[0-9]{1,5})")
 
 
 def checked(address: str) -> str:
@@ -38,11 +41,10 @@ def bind(address: str) -> socket.socket:
 
 def split(address: str) -> tuple[str, int]:
     """Host (empty: every interface) and port; `ValueError` for what is no address."""
-    host, _, port = address.rpartition(":")
-    host = host.removeprefix("[").removesuffix("]")
-    if not (port.isascii() and port.isdigit()) or int(port) > 65535 or (address.startswith(":")):
+    found = _ADDRESS.fullmatch(address)
+    if found is None or int(found["port"]) > 65535:
         raise ValueError(f"health: {address!r} is no address; write 9090, 127.0.0.1:9090 or [::1]:9090")
-    return host, int(port)
+    return found["v6"] or found["host"] or "", int(found["port"])
 
 
 def url_of(listening: socket.socket) -> str:

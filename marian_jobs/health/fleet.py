@@ -33,6 +33,7 @@ class Fleet:
     """The processes 0 … count − 1, each with a socket in a directory."""
 
     def __init__(self, directory: Path, count: int) -> None:
+        self.url = ""
         self._directory = directory
         self._count = count
         self._threads = ThreadPoolExecutor(max_workers=count, thread_name_prefix="marian-jobs-fleet")
@@ -135,6 +136,7 @@ def serve_fleet(address: str, count: int) -> Iterator[Fleet]:
     with TemporaryDirectory(prefix="marian-") as directory:
         fleet = Fleet(Path(directory), count)
         server = Server(pages(fleet.life, fleet.readiness, fleet.figures), bind(address))
+        fleet.url = server.url
         server.start()
         try:
             yield fleet

@@ -74,7 +74,7 @@ class ListenAlarm:
         return self._armed
 
     async def wait(self, timeout: timedelta) -> bool:
-        """See `Alarm.wait`."""
+        """See `Alarm.wait`; true as well when the connection is lost: what rang meanwhile was not heard."""
         end = clock.monotonic() + timeout.total_seconds()
         while self._connection is not None and (left := end - clock.monotonic()) > 0:
             try:
@@ -83,6 +83,7 @@ class ListenAlarm:
                         return True
             except (psycopg.Error, OSError):
                 await self.close()
+                return True
         await asyncio.sleep(max(0.0, end - clock.monotonic()))
         return False
 
