@@ -1,6 +1,7 @@
 """Getting jobs in and looking after them; the same from async and from plain code."""
 
 import asyncio
+import logging
 import os
 import threading
 from collections.abc import Callable, Coroutine, Iterable, Sequence
@@ -13,6 +14,8 @@ from marian_jobs import checks
 from marian_jobs.errors import MarianError
 from marian_jobs.job import Enqueued, Job, JsonObject, NewJob
 from marian_jobs.store import JobFilter, Limit, Stat, Store
+
+logger = logging.getLogger("marian_jobs.queue")
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -76,7 +79,12 @@ class Queue:
         batch = list(jobs)
         if connection is None:
             await self._ready()
-        return await self._store.enqueue(batch, connection=connection)
+        answers = await self._store.enqueue(batch, connection=connection)
+        if logger.isEnabledFor(logging.DEBUG):
+            for job in answers:
+                what = "job enqueued" if job.created else "job found: its key has a live one"
+                logger.debug(what, extra={"job_id": str(job.id), "job_type": job.type})
+        return answers
 
     async def get(self, job_id: UUID | str) -> Job | None:
         """The job as it stands, or None."""

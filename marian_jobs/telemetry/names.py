@@ -3,9 +3,13 @@
 https://opentelemetry.io/docs/specs/semconv/messaging/
 """
 
+import traceback
 from typing import Final
 
 from opentelemetry.util.types import AttributeValue
+
+from marian_jobs.failure import presentable
+from marian_jobs.redaction import redact
 
 SCOPE: Final = "marian_jobs"
 
@@ -40,6 +44,15 @@ def enqueueing(types: set[str]) -> Attributes:
 def processing(type: str) -> Attributes:
     """What the metrics of a run carry."""
     return {SYSTEM: SCOPE, OPERATION_NAME: "process", OPERATION_TYPE: "process", DESTINATION: type}
+
+
+def exception(error: BaseException) -> Attributes:
+    """An exception as an event tells of it, without what looks like a credential."""
+    return {
+        "exception.type": error_type(error),
+        "exception.message": presentable("".join(traceback.format_exception_only(error)).strip()),
+        "exception.stacktrace": redact("".join(traceback.format_exception(error))),
+    }
 
 
 def error_type(error: BaseException) -> str:

@@ -71,7 +71,7 @@ class RunTelemetry:
             except Exception as e:
                 if not isinstance(e, Snooze | LeaseLost):  # which are no failures
                     run.error_type = names.error_type(e)
-                    run.span.record_exception(e)
+                    run.span.add_event("exception", names.exception(e))
                 raise
 
     def _started(self, context: Context) -> Span:

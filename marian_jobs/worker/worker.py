@@ -294,8 +294,11 @@ class Worker(Duties):
         """Runs claimed jobs, leased not before the monotonic moment `leased_at`."""
         runs = [Run(job, self._handlers[job.type], leased_at, self) for job in jobs]
         self._runs.update(runs)
+        told = logger.isEnabledFor(logging.DEBUG)
         for run in runs:
             self._share.began(run.job.type)
+            if told:
+                logger.debug("job claimed", extra=run.names)
             if self._observers:
                 self._observers.began(run.job)
         self._slots.start(runs)

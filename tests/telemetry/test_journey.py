@@ -1,4 +1,4 @@
-"""One trace, from a process that enqueues to another whose worker runs the job: through Postgres and through PostgREST."""
+"""One trace, from a process that enqueues to another whose worker runs the job: by Postgres and by PostgREST."""
 
 import asyncio
 import os

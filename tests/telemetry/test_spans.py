@@ -244,6 +244,27 @@ class TestRunning:
         assert (span.status.status_code is StatusCode.ERROR) == (kind is not None)
         assert [event.name for event in span.events] == (["exception"] if kind else [])
 
+    async def test_no_credential_leaves_with_an_exception(self, collected: Collected) -> None:
+        async def handle(job: Job) -> None:
+            raise ValueError("could not reach postgresql://me:S3CRET@db/x")
+
+        span = await self.run(MemoryStore(), collected, handle)
+        assert "could not reach postgresql://me:…@db/x" in str(
+            (span.events[0].attributes or {})["exception.stacktrace"]
+        )
+        assert "S3CRET" not in span.to_json()
+
+    async def test_an_exception_that_cannot_be_read_is_told_all_the_same(self, collected: Collected) -> None:
+        class Mute(Exception):
+            def __str__(self) -> str:
+                raise RuntimeError
+
+        async def handle(job: Job) -> None:
+            raise Mute
+
+        span = await self.run(MemoryStore(), collected, handle)
+        assert [event.name for event in span.events] == ["exception"]
+
     async def test_the_last_failure_is_dead(self, collected: Collected) -> None:
         store = MemoryStore()
         worker = Worker(store)
