@@ -1,6 +1,7 @@
 """Putting the queue into a Supabase project, and into a database."""
 
 import shutil
+import tomllib
 from pathlib import Path
 from typing import Annotated
 
@@ -13,6 +14,9 @@ from marian_jobs.cli.stores import settings
 from marian_jobs.errors import MarianError
 
 app = typer.Typer()
+
+# The gateway's own check would refuse the newer secret keys, which are no tokens, and let users' tokens pass.
+FUNCTION_SETTING = ("[functions.marian-worker]", "verify_jwt = false")
 
 
 @app.command()
@@ -43,7 +47,10 @@ def init(
     force: Annotated[bool, typer.Option(help="Overwrite files that differ.")] = False,
     json: Json = False,
 ) -> None:
-    """Puts the migrations and the edge functions into a Supabase project; then `supabase db push` applies them."""
+    """Puts the migrations and the edge functions into a Supabase project; then `supabase db push` applies them.
+
+    A project's own config.toml is never changed: what the edge function needs there is printed.
+    """
     source, target = migrations.project(), directory / "supabase"
     wanted = [
         path.relative_to(source)
@@ -60,12 +67,26 @@ def init(
     for path in written:
         (target / path).parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(source / path, target / path)
+    missing = [] if _leaves_keys_to_the_function(target / "config.toml") else list(FUNCTION_SETTING)
     if json:
-        print_json({"written": [str(target / path) for path in written]})
+        print_json({"written": [str(target / path) for path in written], "add_to_config": missing})
         return
     for path in written:
         console.print(f"wrote {target / path}", markup=False, highlight=False, soft_wrap=True)
+    if missing:
+        why = "for the edge function to be called with a secret key, add these lines"
+        console.print(f"{target / 'config.toml'} is yours and left alone; {why}:", markup=False, soft_wrap=True)
+        console.print("\n".join(missing), markup=False, highlight=False)
     console.print("next: supabase db push" if written else "nothing to do: the project has it all")
+
+
+def _leaves_keys_to_the_function(config: Path) -> bool:
+    """Whether a project's configuration says so; one that cannot be read does not."""
+    try:
+        setting: object = tomllib.loads(config.read_text("utf-8"))["functions"]["marian-worker"]["verify_jwt"]
+    except (ValueError, KeyError, TypeError):
+        return False
+    return setting is False
 
 
 def _same(a: Path, b: Path) -> bool:

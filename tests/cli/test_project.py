@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import psycopg
+import pytest
 
 from marian_jobs.migrations import available
 from tests.cli.conftest import Marian, answer
@@ -57,6 +58,42 @@ def test_a_projects_own_configuration_is_left_alone(marian: Marian, tmp_path: Pa
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "supabase" / "config.toml").read_text() == "mine"
     assert not (tmp_path / "supabase" / "seed.sql").exists()
+
+
+LINES = ["[functions.marian-worker]", "verify_jwt = false"]
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        "",
+        "project_id = 'mine'",
+        "[functions]",
+        "[functions.marian-worker]\nverify_jwt = true",
+        "functions = 1",
+        "mine =",
+    ],
+)
+def test_what_a_projects_own_configuration_lacks_is_told_and_not_written(
+    marian: Marian, tmp_path: Path, config: str
+) -> None:
+    mine = tmp_path / "supabase" / "config.toml"
+    mine.parent.mkdir()
+    mine.write_text(config)
+    said = marian("init").stdout.splitlines()
+    assert said[-3:-1] == LINES
+    assert "supabase/config.toml is yours" in said[-4]
+    assert mine.read_text() == config
+    assert answer(marian("init", "--json"))["add_to_config"] == LINES
+
+
+def test_a_configuration_that_has_it_is_not_told_of_it(marian: Marian, tmp_path: Path) -> None:
+    mine = tmp_path / "supabase" / "config.toml"
+    mine.parent.mkdir()
+    mine.write_text("\n".join(["project_id = 'mine'", *LINES]))
+    assert "verify_jwt" not in marian("init").stdout
+    assert "verify_jwt" not in marian("init", "new").stdout
+    assert answer(marian("init", "--json"))["add_to_config"] == []
 
 
 def test_a_file_that_differs_is_overwritten_by_force_only(marian: Marian, tmp_path: Path) -> None:
