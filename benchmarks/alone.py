@@ -4,7 +4,7 @@ import statistics
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from benchmarks import floor, memory, pinned
+from benchmarks import floor, http, memory, pinned
 from benchmarks.flat import BATCH, Rows, claim, idle_poll
 from benchmarks.plan import Plan
 from benchmarks.server import Server
@@ -45,7 +45,7 @@ def measure(server: Server, plan: Plan, tell: Tell) -> Alone:
     pairs.append(
         Pair(f"drain after {plan.pinned_seconds:g} s under an old snapshot, and without", "jobs/s", held, free)
     )
-    return Alone(pairs, {**_memory(server, plan, tell), **_floor(server, plan, tell)})
+    return Alone(pairs, {**_api(server, plan, tell), **_memory(server, plan, tell), **_floor(server, plan, tell)})
 
 
 def _flat(server: Server, plan: Plan, tell: Tell) -> list[Pair]:
@@ -100,6 +100,11 @@ def _memory(server: Server, plan: Plan, tell: Tell) -> dict[str, float]:
             server, plan.remembered
         ),
     }
+
+
+def _api(server: Server, plan: Plan, tell: Tell) -> dict[str, float]:
+    tell("over the API: PostgREST and the local gateway")
+    return http.measure(server, plan.bulk // 2, plan.runs)
 
 
 def _floor(server: Server, plan: Plan, tell: Tell) -> dict[str, float]:

@@ -55,6 +55,11 @@ class Server:
         finally:
             self._postgres.drop_database(database)
 
+    def api_dsn(self, dsn: str) -> str:
+        """The same database's connection string for PostgREST."""
+        database = psycopg.conninfo.conninfo_to_dict(dsn)["dbname"]
+        return self._postgres.socket_dsn(role="authenticator", database=str(database))
+
     def settle(self, dsn: str) -> None:
         """Vacuums, analyses and checkpoints, so that each measurement starts from the same state."""
         database = psycopg.conninfo.conninfo_to_dict(dsn)["dbname"]
