@@ -1,4 +1,4 @@
-"""The README's code does what it says: its blocks are run, in order, as one program."""
+"""The README's and the documentation's code does what it says: a page's blocks are run, in order, as one program."""
 
 import ast
 import re
@@ -7,19 +7,30 @@ from pathlib import Path
 from typing import Any
 
 import psycopg
+import pytest
 
-README = (Path(__file__).parent.parent / "README.md").read_text()
+ROOT = Path(__file__).parent.parent
+README = (ROOT / "README.md").read_text()
+PAGES = [
+    "README.md",
+    "docs/observability.md",
+    "docs/schedules.md",
+    "docs/testing-your-jobs.md",
+]
 
 
-def blocks(language: str) -> list[str]:
-    return re.findall(rf"```{language}\n(.*?)```", README, flags=re.S)
+def blocks(language: str, text: str = README) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", text, flags=re.S)
 
 
-async def test_the_python_blocks_run(database: str) -> None:
-    program = "async def readme():\n" + textwrap.indent("\n".join(blocks("python")), "    ")
+@pytest.mark.parametrize("page", PAGES)
+async def test_the_python_blocks_run(page: str, database: str) -> None:
+    found = blocks("python", (ROOT / page).read_text())
+    assert found
+    program = "async def page():\n" + textwrap.indent("\n".join(found), "    ")
     names: dict[str, Any] = {"database_url": database}
-    exec(compile(ast.parse(program), "README.md", "exec"), names)
-    await names["readme"]()
+    exec(compile(ast.parse(program), page, "exec"), names)
+    await names["page"]()
 
 
 def test_the_sql_blocks_run(database: str) -> None:
