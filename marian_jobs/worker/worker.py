@@ -119,14 +119,15 @@ class Worker(Duties):
         poll: timedelta | None = None,
         grace: timedelta | None = None,
     ) -> None:
-        """Changes options before the worker runs; `None` leaves one as it is. `MarianError` once it has run a job."""
+        """Changes options before the worker runs; `None` leaves one as it is. `MarianError` once it has run."""
         if self._opened:
             raise MarianError("the worker has run already: tune it before")
-        if concurrency is not None:
-            self._concurrency = checks.integer("concurrency", concurrency, 1, 100_000)
-        self._lease = self._lease if lease is None else checks.lease("lease", lease)
-        self._poll = self._poll if poll is None else checks.lease("poll", poll)
-        self._grace = self._grace if grace is None else checks.duration("grace", grace)
+        self._concurrency, self._lease, self._poll, self._grace = (  # all of them, or none
+            self._concurrency if concurrency is None else checks.integer("concurrency", concurrency, 1, 100_000),
+            self._lease if lease is None else checks.lease("lease", lease),
+            self._poll if poll is None else checks.lease("poll", poll),
+            self._grace if grace is None else checks.duration("grace", grace),
+        )
         self._set_up()
 
     def over(self, store: Store, *, now: clock.Clock = clock.utc_now) -> "Worker":
