@@ -14,7 +14,7 @@ from marian_jobs.store import Limit, Store, TypeLimit
 
 app = typer.Typer()
 
-Type = Annotated[str, typer.Argument(help="The job type.")]
+Type = Annotated[str, typer.Argument(metavar="TYPE", help="The job type.")]
 
 
 @app.command()

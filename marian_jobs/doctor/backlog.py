@@ -72,11 +72,10 @@ def paused_types(patient: Patient) -> Iterator[Finding]:
 
 
 def _waiting(patient: Patient, at_least: timedelta) -> list[Figures]:
+    figures = patient.figures[1:]
     paused = {limit.type for limit in patient.limits if limit.paused}
     return [
-        f
-        for f in patient.figures[1:]
-        if f.oldest_due_age is not None and f.oldest_due_age >= at_least and f.type not in paused
+        f for f in figures if f.oldest_due_age is not None and f.oldest_due_age >= at_least and f.type not in paused
     ]
 
 

@@ -1,6 +1,6 @@
 """Asks every check, each by itself: what one cannot see or takes too long over does not keep the others from it."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Final
 
@@ -10,7 +10,7 @@ from psycopg import errors as pg
 from marian_jobs.clock import Clock, utc_now
 from marian_jobs.doctor import api, backlog, connection, horizon, indexes, locks, schema, security, vacuum
 from marian_jobs.doctor.finding import Bounds, Finding, NotRun, Outcome, Report, error
-from marian_jobs.doctor.patient import NEEDS_DATABASE, DatabasePatient, Patient
+from marian_jobs.doctor.patient import LOCKED, NEEDS_DATABASE, DatabasePatient, Patient
 from marian_jobs.errors import StoreRefused
 from marian_jobs.stores.refusals import explain, parsed
 
@@ -50,11 +50,16 @@ _RELOAD: Final = (
 )
 
 
-def examine_database(dsn: str, bounds: Bounds | None = None, *, clock: Clock = utc_now) -> Report:
-    """What every check says of the database; changes nothing in it.
+def examine_database(
+    dsn: str, bounds: Bounds | None = None, *, checks: Collection[str] = CHECKS.keys(), clock: Clock = utc_now
+) -> Report:
+    """What every check, or those named, says of the database; changes nothing in it.
 
-    Raises `StoreUnavailable` and `StoreRefused` where it cannot be reached, `ValueError` for no connection string.
+    Raises `StoreUnavailable` and `StoreRefused` where it cannot be reached, `ValueError` for no connection string
+    and for a check that there is not.
     """
+    if unknown := set(checks) - set(CHECKS):
+        raise ValueError(f"checks: there is no {', '.join(map(repr, sorted(unknown)))}; there are {', '.join(CHECKS)}")
     options = {"connect_timeout": "10", "application_name": "marian doctor", **parsed(dsn)}
 
     def connect() -> psycopg.Connection[Any]:
@@ -63,7 +68,7 @@ def examine_database(dsn: str, bounds: Bounds | None = None, *, clock: Clock = u
     try:
         with connect() as opened:
             patient = DatabasePatient(opened, connect, bounds or Bounds(), clock)
-            return Report(list(_answers(patient)))
+            return Report(list(_answers(patient, checks)))
     except psycopg.Error as e:
         raise explain(e) from e
 
@@ -81,9 +86,9 @@ async def examine_project(project: api.Project, bounds: Bounds | None = None, *,
     return Report([Outcome("api"), *(_answer(name, check, patient, nullcontext) for name, check in CHECKS.items())])
 
 
-def _answers(patient: DatabasePatient) -> Iterator[Outcome]:
+def _answers(patient: DatabasePatient, checks: Collection[str]) -> Iterator[Outcome]:
     absent = _answer("schema-version", schema.refuse_absent, patient, patient.reading).not_run
-    for name, check in CHECKS.items():
+    for name, check in ((name, check) for name, check in CHECKS.items() if name in checks):
         if absent and name not in _WITHOUT_QUEUE:
             yield Outcome(name, not_run=absent)
         else:
@@ -101,7 +106,7 @@ def _answer(name: str, check: Check, patient: Patient, asking: Callable[[], Abst
     except (pg.UndefinedTable, pg.UndefinedFunction, pg.UndefinedColumn, pg.InvalidSchemaName) as e:
         return Outcome(name, not_run=f"the schema is not there or another version ({_said(e)})")
     except pg.LockNotAvailable:
-        return Outcome(name, not_run="something it reads is locked: see lock-waits")
+        return Outcome(name, not_run=LOCKED)
     except pg.QueryCanceled:
         return Outcome(name, not_run="it took too long")
     except psycopg.OperationalError:

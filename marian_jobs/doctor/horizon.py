@@ -39,7 +39,7 @@ _AGES = """
 select d.datname as database, age(d.datfrozenxid) as of_database,
        (select max(age(c.relfrozenxid)) from pg_class c
          where c.oid = t.oid or c.oid = (select reltoastrelid from pg_class where oid = t.oid)) as of_table,
-       (select max(age(c.relfrozenxid)) || ' in ' || c.oid::regclass::text from pg_class c
+       (select max(age(c.relfrozenxid)) || ' in ' || c.relnamespace::regnamespace || '.' || c.relname from pg_class c
          where c.relkind in ('r', 't', 'm') group by c.oid order by max(age(c.relfrozenxid)) desc limit 1) as worst
   from pg_database d left join pg_class t on t.oid = to_regclass('public.marian_jobs')
  where d.datname = current_database()

@@ -17,6 +17,7 @@ from marian_jobs.store import TypeLimit
 
 API_ROLES = ("anon", "authenticated", "service_role")
 TABLES = ("marian_jobs", "marian_job_limits")
+LOCKED = "something it reads is locked: see lock-waits"
 NEEDS_DATABASE = "needs a database connection (MARIAN_DATABASE_URL)"
 _PATIENCE = {"statement_timeout": timedelta(seconds=20), "lock_timeout": timedelta(seconds=1)}
 
@@ -119,6 +120,8 @@ class DatabasePatient:
     def _figures(self) -> Sequence[Figures] | NotRun:
         try:
             return [Figures(*row) for row in self.ask("select * from public.marian_jobs_figures()")]
+        except pg.LockNotAvailable:
+            return NotRun(LOCKED)
         except pg.QueryCanceled:
             return NotRun(
                 f"reading the whole table takes longer than {_PATIENCE['statement_timeout'].total_seconds():g} s"

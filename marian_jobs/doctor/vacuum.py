@@ -26,7 +26,7 @@ select s.n_dead_tup as dead, s.n_live_tup as live, greatest(s.last_vacuum, s.las
 """
 
 _DISABLED = """
-select c.oid::regclass::text as name
+select c.relnamespace::regnamespace || '.' || c.relname as name
   from pg_class c
  where (c.oid = any (%(tables)s::regclass[])
         or c.oid in (select t.reltoastrelid from pg_class t where t.oid = any (%(tables)s::regclass[])))

@@ -4,7 +4,10 @@ from pathlib import Path
 import pytest
 
 from marian_jobs import PostgresStore
+from tests.fix_pgbouncer import transaction_pooled
 from tests.worker.fleet import Fleet
+
+__all__ = ["transaction_pooled"]
 
 
 @pytest.fixture

@@ -2,15 +2,9 @@
 
 import asyncio
 import logging
-import os
-import shutil
-import socket
-import subprocess
 import time
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -18,7 +12,6 @@ import pytest
 
 from marian_jobs import Job, JobFilter, PostgresStore, Status, Worker, new_job
 from marian_jobs.job import FINISHED
-from tests.needs import need
 from tests.worker.test_worker import running
 
 STATEMENTS = """
@@ -137,46 +130,8 @@ def test_waking_leaves_enqueueing_most_of_its_speed(database: str) -> None:
     assert sorted(ratios)[1] >= 0.5
 
 
-@pytest.fixture
-def pooled(database: str, tmp_path: Path) -> Iterator[str]:
-    """The DSN of the database behind pgbouncer in transaction mode."""
-    program = shutil.which("pgbouncer") or ("/usr/sbin/pgbouncer" if Path("/usr/sbin/pgbouncer").exists() else None)
-    need(program, "pgbouncer")
-    parts = psycopg.conninfo.conninfo_to_dict(database)
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    (tmp_path / "users.txt").write_text('"postgres" "postgres"\n')
-    (tmp_path / "pgbouncer.ini").write_text(
-        f"[databases]\n* = host={parts['host']} port={parts['port']} user=postgres password=postgres\n"
-        f"[pgbouncer]\nlisten_addr = 127.0.0.1\nlisten_port = {port}\nauth_type = any\n"
-        f"auth_file = {tmp_path}/users.txt\n"
-        "pool_mode = transaction\nunix_socket_dir =\n"
-        "ignore_startup_parameters = extra_float_digits\n"
-    )
-    for directory in (tmp_path, *tmp_path.parents):
-        if os.geteuid() == 0 and directory.is_relative_to("/tmp"):
-            directory.chmod(directory.stat().st_mode | 0o055)
-    account: dict[str, Any] = {"user": "nobody", "group": "nogroup"} if os.geteuid() == 0 else {}
-    process = subprocess.Popen(
-        [str(program), str(tmp_path / "pgbouncer.ini")], stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL, **account
-    )
-    dsn = f"postgresql://postgres:postgres@127.0.0.1:{port}/{parts['dbname']}?sslmode=disable"
-    end = time.monotonic() + 5
-    while True:
-        try:
-            psycopg.connect(dsn, prepare_threshold=None).close()
-            break
-        except psycopg.OperationalError:
-            assert time.monotonic() < end, "pgbouncer did not start"
-            time.sleep(0.05)
-    yield dsn
-    process.terminate()
-    process.wait()
-
-
-async def test_everything_but_listening_works_behind_a_transaction_mode_pooler(pooled: str) -> None:
-    async with PostgresStore(pooled, pooler=True, max_connections=4) as store:
+async def test_everything_but_listening_works_behind_a_transaction_mode_pooler(transaction_pooled: str) -> None:
+    async with PostgresStore(transaction_pooled, pooler=True, max_connections=4) as store:
         worker, started = idler(store, poll=timedelta(seconds=0.1), lease=timedelta(seconds=1))
         worker.handler("slow")(lambda job: time.sleep(1.5))
         jobs = await store.enqueue([*(new_job("t", key=f"k{n}") for n in range(50)), new_job("slow")])
