@@ -121,6 +121,8 @@ class Fleet:
         self.survived[f"{place.name.split()[0]} processes ended"] += 1
         if code == -signal.SIGKILL and "kill" not in place.asked:
             self.killed.append(place.process.pid)
+        elif code == -signal.SIGTERM and "stop" in place.asked:
+            pass  # it was asked before it listened: it had nothing yet
         elif code != 0 and "kill" not in place.asked:
             self.unasked.append(f"{place.name}: ended with {code}, see {place.log}")
         elif code == 0 and not place.asked:
