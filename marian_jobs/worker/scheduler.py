@@ -6,7 +6,7 @@ fast makes a job early, and it still waits for its slot; one that is slow makes 
 
 import asyncio
 import logging
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from datetime import datetime, timedelta
 
 from marian_jobs import clock
@@ -21,7 +21,7 @@ LONGEST_WAIT = timedelta(seconds=30)  # so that a clock that was set, or a machi
 
 
 class Scheduler:
-    """The schedules of one worker; `now` is any function that returns an aware datetime."""
+    """The schedules of one worker; `now` is any function that returns an aware datetime, `sleep` lets seconds go by."""
 
     def __init__(
         self,
@@ -29,9 +29,11 @@ class Scheduler:
         schedules: Iterable[Schedule] = (),
         now: clock.Clock = clock.utc_now,
         outage: Outage | None = None,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self._store = store
         self._now = now
+        self._sleep = sleep
         self._outage = outage or Outage()
         self._schedules: dict[str, Schedule] = {}
         self._done_until: dict[str, datetime] = {}
@@ -81,7 +83,7 @@ class Scheduler:
             except MarianError as e:
                 logger.error("jobs of schedules refused by the store: %s", e)
                 wait = LONGEST_WAIT
-            await asyncio.sleep(wait.total_seconds())
+            await self._sleep(wait.total_seconds())
 
     async def _make(self, schedule: Schedule, slot: datetime) -> None:
         try:

@@ -1,6 +1,7 @@
 """Limits cost a claim nothing that grows, and hold to the last start also when claims wait for each other."""
 
 import threading
+import time
 from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
@@ -9,7 +10,6 @@ import psycopg
 import pytest
 
 from tests.fix_postgres import Server
-from tests.sql.test_enqueue_races import connected, one, wait_until_blocked
 
 CLAIM = "select id, attempts, updated_at, lease_until from public.claim_jobs(%s, array['t'], %s)"
 FILL = """
@@ -17,6 +17,24 @@ insert into public.marian_jobs (type, run_after, created_at)
 select %s, clock_timestamp() - interval '1 hour', clock_timestamp() + n * interval '1 microsecond'
   from generate_series(1, %s) n
 """
+
+
+def connected(dsn: str, *, autocommit: bool = True) -> psycopg.Connection[Any]:
+    return psycopg.connect(dsn, autocommit=autocommit)
+
+
+def one(connection: psycopg.Connection[Any], text: str, *parameters: object) -> Any:
+    ((value,),) = connection.execute(text.encode(), parameters).fetchall()
+    return value
+
+
+def wait_until_blocked(dsn: str, pid: int) -> None:
+    """Returns when the session waits for a lock."""
+    with connected(dsn) as connection:
+        end = time.monotonic() + 10
+        while not one(connection, "select cardinality(pg_blocking_pids(%s)) > 0", pid):
+            assert time.monotonic() < end, "the session never waited"
+            time.sleep(0.005)
 
 
 @pytest.fixture
