@@ -21,6 +21,9 @@ UNKNOWN: Final = frozenset({"PGRST202", "PGRST205", "42883", "42P01"})
 ALTERED: Final = "42804"
 # Connections, resources, an operator's hand, a standby: the database is there, but not now.
 PASSING: Final = ("08", "25006", "53", "57")
+# PostgREST passes on that its session was cut (terminated, or a crash) as an HTTP 400 with this and nothing else.
+_NO_SQLSTATE: Final = ""
+_BROKEN_OFF: Final = "08006"
 
 _INTERVAL = re.compile(r"(?:(-?\d+) days? ?)?(?:(-)?(\d+):(\d\d):(\d\d(?:\.\d+)?))?")
 
@@ -38,7 +41,7 @@ class Refusal(Exception):
     @property
     def is_busy(self) -> bool:
         """Whether the API could not answer now; whether the call had its effect is not known."""
-        return self.status in BUSY
+        return self.status in BUSY or self.code == _BROKEN_OFF
 
     @property
     def is_unknown(self) -> bool:
@@ -90,6 +93,8 @@ async def raise_refusal(response: httpx.Response) -> None:
 def refusal(status: int, body: Any, retry_after: str | None) -> Refusal:
     """The refusal that an answer is which is an error or not in JSON."""
     said = body if isinstance(body, Mapping) else {}
+    if said.get("code") == _NO_SQLSTATE:
+        said = {"code": _BROKEN_OFF, "message": said.get("message") or "its session with the database broke off"}
     try:
         seconds = None if retry_after is None else float(retry_after)
     except ValueError:

@@ -88,6 +88,25 @@ async def test_a_busy_gateway_is_asked_again_where_that_is_harmless(stack: Stack
         assert len(await store.enqueue([new_job("t")])) == 1
 
 
+async def test_a_session_cut_under_the_api_is_an_outage_and_no_refusal(stack: Stack) -> None:
+    """What PostgREST 12 answers where its session is terminated at the wrong moment: see docs/chaos.md."""
+    cut = http_reply(400, '{"code":"","details":null,"hint":null,"message":""}')
+    async with through_proxy(stack) as (proxy, store):
+        proxy.reply_instead(cut)
+        assert len(await store.enqueue([new_job("t")])) == 1
+        proxy.reply_instead(cut)
+        with pytest.raises(StoreUnavailable, match="broke off"):
+            await store.claim(1, None, LEASE)
+
+
+async def test_a_claim_that_met_a_column_being_added_is_sent_again(stack: Stack) -> None:
+    """Postgres has rolled it back, so that it is harmless even for a claim: see tests/races/test_migrations.py."""
+    async with through_proxy(stack) as (proxy, store):
+        await store.enqueue([new_job("t")])
+        proxy.reply_instead(http_reply(400, '{"code": "42804", "message": "structure of query does not match"}'))
+        assert len(await store.claim(1, None, LEASE)) == 1
+
+
 async def test_a_refusal_for_the_time_being_is_waited_out_as_long_as_it_asks(stack: Stack) -> None:
     async with through_proxy(stack) as (proxy, store):
         await store.enqueue([new_job("t")])
