@@ -32,6 +32,9 @@ const CALL_TIMEOUT_MS = 10_000;
 const TRIES = 5;
 const PASSING = [0, 429, 502, 503, 504]; // 0: no answer at all
 
+/** A 400 without a code is how PostgREST passes on that its session with the database was cut. */
+const isPassing = (error: QueueError) => PASSING.includes(error.status) || (error.status === 400 && error.code === "");
+
 /** Calls a function of the queue and returns its rows; throws `QueueError`. */
 async function once<T>(client: SupabaseClient, name: string, args: Record<string, unknown>): Promise<T[]> {
   const { data, error, status } = await client.rpc(name, args).abortSignal(AbortSignal.timeout(CALL_TIMEOUT_MS));
@@ -45,7 +48,7 @@ async function untilAnswered<T>(client: SupabaseClient, name: string, args: Reco
     try {
       return await once<T>(client, name, args);
     } catch (error) {
-      if (tries === TRIES || !(error instanceof QueueError) || !PASSING.includes(error.status)) throw error;
+      if (tries === TRIES || !(error instanceof QueueError) || !isPassing(error)) throw error;
       await new Promise((resume) => setTimeout(resume, 100 * 2 ** tries));
     }
   }
