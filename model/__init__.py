@@ -1,0 +1,1 @@
+"""The queue's leases as a formal model, explored by Spin: `scripts/model`."""
