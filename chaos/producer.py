@@ -21,7 +21,7 @@ KEYS = 40
 
 
 def draw(chance: random.Random, owners: Sequence[str], *, keyed: bool) -> NewJob:
-    """A job of any kind; about a third have an owner, and with `keyed` a third have one of few keys."""
+    """A job of any kind; about a third have one of the owners, and with `keyed` a third have one of few keys."""
     key = owner = None
     payload: dict[str, Any] = {"seconds": round(chance.expovariate(20), 3), "kindly": chance.random() < 0.5}
     most = 60  # far more than the run can cost it
@@ -41,12 +41,12 @@ def draw(chance: random.Random, owners: Sequence[str], *, keyed: bool) -> NewJob
             payload |= {"blocks": True, "seconds": 2.5}
         case "dies":
             payload["dies"], most = True, 2
-    if chance.random() < 0.3:
+    if owners and chance.random() < 0.3:
         owner = chance.choice(owners)
     if keyed and chance.random() < 0.35:
         key = f"{owner}:{chance.randrange(KEYS)}"
         payload["doomed"] = chance.random() < 0.5  # so that keys are freed and taken again
-        if chance.random() < 0.01:
+        if owners and chance.random() < 0.05:
             key, owner = f"shared:{chance.randrange(4)}", chance.choice(owners)
     type = chance.choices(["loop", "thread", "settle", "process"], [55, 20, 24, 1])[0]
     if payload.get("blocks") or payload.get("dies"):
@@ -73,7 +73,9 @@ class Producer:
         transactional = self._told.get("transactional", False)
         while not until.is_set():
             count = 1 if self._chance.random() < 0.5 else self._chance.randint(2, 40)
-            jobs = [draw(self._chance, self._told["owners"], keyed=not transactional) for _ in range(count)]
+            # One whose account is gone has its whole batch refused: large ones go without.
+            owners = self._told["owners"] if count < 5 else []
+            jobs = [draw(self._chance, owners, keyed=not transactional) for _ in range(count)]
             self._journal.note("sent", [(job.id, None) for job in jobs])
             await (self._in_transaction(jobs) if transactional else self._plainly(jobs))
             await asyncio.sleep(self._pause * count * self._chance.uniform(0.5, 1.5))
