@@ -31,7 +31,7 @@ def soak(
     output: Annotated[Path, typer.Option(help="Where soak.svg and soak.json go.")] = Path("docs"),
 ) -> None:
     """Puts a local stack, three workers and a client under mixed load, and says whether anything grows."""
-    seconds, every = (8.0, 0.5) if short else (minutes * 60, min(5.0, minutes * 60 / 40))
+    seconds, every = (5.0, 0.5) if short else (minutes * 60, min(5.0, minutes * 60 / 40))
     logs = Path(tempfile.mkdtemp(prefix="marian-soak-"))
     typer.echo(f"logs: {logs}", err=True)
     with running(logs, rate, seed) as (dsn, programs):
