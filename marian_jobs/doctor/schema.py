@@ -53,7 +53,7 @@ def schema_version(patient: Patient) -> Iterator[Finding]:
     if newer := _newer(applied, steps):
         yield warning(
             f"the database is newer than this client: it has {', '.join(newer)}",
-            "Upgrade marian-jobs here; workers of both versions may run meanwhile.",
+            "Upgrade marian-jobs here; the changelog says whether the older version may go on meanwhile.",
             newer=newer,
         )
 

@@ -1,7 +1,9 @@
 """The doctor is silent where there is nothing to do, and says what it could not see."""
 
+import re
 from collections.abc import Iterator
 from datetime import timedelta
+from pathlib import Path
 
 import psycopg
 import pytest
@@ -16,6 +18,7 @@ from tests.doctor.conftest import Connection, faults, not_run, said
 from tests.fix_postgres import Server
 from tests.worker.fleet import wait_for
 
+RUNBOOK = Path(__file__).parent.parent.parent / "docs" / "operations.md"
 IN_FLIGHT = """
 insert into public.marian_jobs (type, created_at) select 't' || n %% 7, now() from generate_series(1, %s) n
 """
@@ -113,6 +116,16 @@ def test_a_database_without_the_queue_says_so_once(bare_database: str) -> None:
     assert [finding.text for finding in faults(report)["schema-version"]] == ["the queue is not in this database"]
     assert list(faults(report)) == ["schema-version"]
     assert set(not_run(report).values()) == {"the queue is not in this database"}
+
+
+def test_the_runbook_explains_every_check() -> None:
+    explained = set(re.findall(r"^\| `([a-z-]+)`", RUNBOOK.read_text(), re.MULTILINE))
+    assert explained == {*CHECKS, "api"}
+
+
+def test_a_check_that_there_is_not_is_refused(database: str) -> None:
+    with pytest.raises(ValueError, match="there is no 'nonsense'; there are schema-version"):
+        examine_database(database, checks=["nonsense"])
 
 
 def test_what_cannot_be_reached_is_no_report(database: str) -> None:
