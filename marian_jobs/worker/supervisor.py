@@ -52,7 +52,8 @@ class Supervisor:
                 process.terminate()
             code = await process.wait()
             if self._stopping.is_set() or code == 0:
-                return abs(code)
+                # A process that was still starting ends by our signal itself: it has nothing to end well.
+                return 0 if code in (-signal.SIGTERM, -signal.SIGINT) else abs(code)
             if clock.monotonic() - started > STEADY:
                 pause = SHORTEST
             logger.warning("worker process %d ended with %d; starting another in %.1f s", place, code, pause)
