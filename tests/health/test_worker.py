@@ -122,7 +122,7 @@ async def test_a_handler_that_blocks_the_loop_is_told_while_it_does(
 
 
 async def test_many_processes_answer_as_one(fleet: Fleet, postgres: PostgresStore) -> None:
-    supervisor = fleet.start("--processes", "2", "--health", HERE, lease=1)
+    supervisor = fleet.start("--processes", "2", "--health", HERE, lease=30)
     url = await asyncio.to_thread(served_at, fleet)
     assert status(url, "/readyz") == 503  # none has begun
     assert status(url, "/healthz") == 200
