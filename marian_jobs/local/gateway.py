@@ -8,17 +8,19 @@ import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Self
+from typing import Final, Self
+from urllib.parse import urlencode
 
-import httpx
+import httpcore
 import uvicorn
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.responses import JSONResponse, Response
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
+from starlette.types import Receive, Scope, Send
 
 from marian_jobs.local.failure import LocalStackError
 from marian_jobs.local.keys import Keys
@@ -28,6 +30,7 @@ METHODS = ["GET", "HEAD", "POST", "PATCH", "PUT", "DELETE"]
 # Of one hop only (RFC 9110, 7.6.1), or set anew.
 _NOT_FORWARDED = {"host", "connection", "keep-alive", "transfer-encoding", "content-length", "apikey", "authorization",
                   "te", "upgrade", "accept-encoding"}  # fmt: skip
+_TIMEOUT: Final = dict.fromkeys(("connect", "read", "write", "pool"), 60.0)
 _NOT_RETURNED = {"connection", "keep-alive", "transfer-encoding", "content-length", "server", "date"}
 
 
@@ -60,7 +63,8 @@ def app(rest_url: str, keys: Keys, own_url: str) -> Starlette:
 
     @asynccontextmanager
     async def upstream(app: Starlette) -> AsyncIterator[None]:
-        async with httpx.AsyncClient(base_url=rest_url, timeout=60) as app.state.rest:
+        app.state.url = httpcore.URL(rest_url)
+        async with httpcore.AsyncConnectionPool(max_connections=100, keepalive_expiry=5) as app.state.rest:
             yield
 
     async def forward(request: Request) -> Response:
@@ -108,28 +112,60 @@ def _token(request: Request, keys: Keys) -> str | None:
 
 
 async def _forwarded(request: Request, token: str) -> Response:
-    client: httpx.AsyncClient = request.app.state.rest
-    headers = {k: v for k, v in request.headers.items() if k not in _NOT_FORWARDED}
-    headers |= {"authorization": f"Bearer {token}", "accept-encoding": "identity"}
-    asked: list[tuple[str, str | int | float | bool | None]] = [
-        (name, value) for name, value in request.query_params.multi_items() if name != "apikey"
-    ]
-    upstream = client.build_request(
-        request.method, f"/{request.path_params['path']}", params=asked, content=await request.body(), headers=headers
-    )
+    rest: httpcore.AsyncConnectionPool = request.app.state.rest
+    headers = [(k, v) for k, v in request.headers.raw if k.decode("latin-1") not in _NOT_FORWARDED]
+    headers += [(b"authorization", b"Bearer " + token.encode()), (b"accept-encoding", b"identity")]
+    content = await request.body()
+    if content:
+        headers.append((b"content-length", b"%d" % len(content)))
     try:
-        answer = await client.send(upstream, stream=True)
-    except httpx.TimeoutException:
+        answer = await rest.handle_async_request(
+            httpcore.Request(
+                request.method,
+                httpcore.URL(
+                    scheme=request.app.state.url.scheme,
+                    host=request.app.state.url.host,
+                    port=request.app.state.url.port,
+                    target=_target(request),
+                ),
+                headers=[(b"host", request.app.state.url.host), *headers],
+                content=content,
+                extensions={"timeout": _TIMEOUT},
+            )
+        )
+    except httpcore.TimeoutException:
         return JSONResponse({"message": "PostgREST did not answer in time"}, 504)
-    except httpx.TransportError:
+    except (httpcore.NetworkError, httpcore.ProtocolError):
         return JSONResponse({"message": "PostgREST is not there"}, 502)
-    kept = {k: v for k, v in answer.headers.items() if k not in _NOT_RETURNED}
-    return StreamingResponse(_body(answer), answer.status_code, kept)
+    return _Passed(answer)
 
 
-async def _body(answer: httpx.Response) -> AsyncIterator[bytes]:
-    try:
-        async for part in answer.aiter_raw():
-            yield part
-    finally:
-        await answer.aclose()
+def _target(request: Request) -> bytes:
+    """Path and query as they came, but for the prefix and the key."""
+    path: bytes = request.scope["raw_path"].removeprefix(b"/rest/v1")
+    query: bytes = request.scope["query_string"]
+    if b"apikey=" in query:
+        asked = [(name, value) for name, value in request.query_params.multi_items() if name != "apikey"]
+        query = urlencode(asked).encode()
+    return path + b"?" + query if query else path
+
+
+class _Passed(Response):
+    """An answer passed on as it comes in. Starlette's own streaming starts two tasks for each."""
+
+    def __init__(self, answer: httpcore.Response) -> None:
+        self.status_code = answer.status
+        self.background = None
+        self.raw_headers = [
+            (k.lower(), v) for k, v in answer.headers if k.decode("latin-1").lower() not in _NOT_RETURNED
+        ]
+        self._answer = answer
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+            async for part in self._answer.aiter_stream():
+                await send({"type": "http.response.body", "body": part, "more_body": True})
+            await send({"type": "http.response.body", "body": b""})
+        finally:
+            await self._answer.aclose()
