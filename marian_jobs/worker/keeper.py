@@ -3,7 +3,8 @@
 A handler that blocks the event loop, or a pool that is busy, must not let a lease run out. So the extension shares
 neither: a thread looks over the runs a few times per lease and extends, in one statement, all whose lease was last
 granted a third of its length ago. A job that is shorter than that costs nothing. What is not held any more (reclaimed,
-cancelled) is told to the run, whose handler is then stopped. A run whose handler has returned is left alone.
+cancelled) is told to the run, whose handler is then stopped. A run whose handler has returned is left alone, and one
+that has completed its job in a transaction of its own is not stopped: once that is committed there is nothing to hold.
 """
 
 import asyncio
@@ -86,14 +87,14 @@ class Keeper:
         asked_at = clock.monotonic()
         kept = await store.extend([run.held for run in due], self._lease)
         for run in due:
-            if run.held in kept:
+            if run.held in kept or run.settled:
                 run.leased_at = asked_at
             elif not run.ended:
                 home.call_soon_threadsafe(_lose, run)
 
 
 def _lose(run: Run) -> None:
-    if not run.ended and run.why is None:
+    if not (run.ended or run.settled) and run.why is None:
         logger.warning(
             "lease lost: the job was cancelled or reclaimed; stopping its handler",
             extra={"job_id": str(run.job.id), "job_type": run.job.type, "attempt": run.job.attempts},
