@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -121,8 +122,19 @@ async def test_a_handler_that_blocks_the_loop_is_told_while_it_does(
     await until(lambda: status(url, "/healthz") == 200, 5, "alive again")
 
 
-async def test_many_processes_answer_as_one(fleet: Fleet, postgres: PostgresStore) -> None:
+@pytest.fixture
+def supervisor(fleet: Fleet) -> Iterator["subprocess.Popen[bytes]"]:
+    """Two worker processes under one; killed alone it would leave them behind."""
     supervisor = fleet.start("--processes", "2", "--health", HERE, lease=30)
+    yield supervisor
+    if supervisor.poll() is None:
+        supervisor.terminate()
+        supervisor.wait(30)
+
+
+async def test_many_processes_answer_as_one(
+    fleet: Fleet, postgres: PostgresStore, supervisor: "subprocess.Popen[bytes]"
+) -> None:
     url = await asyncio.to_thread(served_at, fleet)
     assert status(url, "/readyz") == 503  # none has begun
     assert status(url, "/healthz") == 200
