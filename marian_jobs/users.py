@@ -18,7 +18,7 @@ from postgrest import AsyncPostgrestClient
 from marian_jobs.changes import Changes
 from marian_jobs.job import FINISHED, Job, Status
 from marian_jobs.stores import answers
-from marian_jobs.stores.resend import http_client, may_repeat, patiently
+from marian_jobs.stores.resend import http_client, may_repeat, patiently, refuse_unsendable
 
 AccessToken = str | Callable[[], Awaitable[str]]
 Cursor = tuple[datetime, UUID]
@@ -167,6 +167,7 @@ class UserJobs:
 
 
 def _refuse_secret(name: str, key: str) -> None:
+    refuse_unsendable(name, key)
     if key.startswith("sb_secret_") or _role(key) == "service_role":
         raise ValueError(f"{name}: that is the service key, which must never act for a user")
 

@@ -20,7 +20,7 @@ MAY: dict[str, set[str]] = {
     "checks": {"clock", "job"},
     "cron": {"checks", "job"},
     "store": {"job"},
-    "stores": {"checks", "clock", "errors", "failure", "job", "machine", "store", "stores"},
+    "stores": {"checks", "clock", "errors", "failure", "job", "machine", "redaction", "store", "stores"},
     "queue": {"checks", "errors", "job", "store"},
     "testing": {"checks", "clock", "errors", "job", "queue", "store", "stores", "worker"},
     "trace": {"job"},

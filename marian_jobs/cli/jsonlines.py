@@ -52,7 +52,7 @@ def json_object(text: str) -> dict[str, Any]:
     except json.JSONDecodeError as e:
         raise ValueError(f"not JSON: {e}") from None
     if not isinstance(value, dict):
-        raise ValueError(f"expected a JSON object, got {text.strip()[:40]}")
+        raise ValueError(f"expected a JSON object, got a {type(value).__name__}")
     return value
 
 

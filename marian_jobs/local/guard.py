@@ -24,12 +24,15 @@ class Guard:
     """A guard over one process of ours, and over directories that go with it."""
 
     def __init__(self, *remove: Path) -> None:
+        from marian_jobs.local.surroundings import surroundings  # not at the top: the program has no such package
+
         self._process = subprocess.Popen(
             [sys.executable, "-I", "-S", __file__, *map(str, remove)],
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,  # not the parent's: whoever reads that would wait for us
             stderr=subprocess.DEVNULL,
             cwd="/",
+            env=surroundings(),
             start_new_session=True,
         )
 

@@ -24,6 +24,7 @@ from marian_jobs.local.directory import CLUSTER, UNFINISHED, holds_a_socket, ref
 from marian_jobs.local.failure import LocalStackError
 from marian_jobs.local.guard import Guard
 from marian_jobs.local.ports import free_port, unused
+from marian_jobs.local.surroundings import surroundings
 
 READY_WITHIN = 30.0
 LOCALE = "en_US.UTF-8" if sys.platform == "darwin" else "C.UTF-8"  # macOS came without the latter for long
@@ -205,6 +206,7 @@ class LocalPostgres:
                 stderr=log,
                 start_new_session=True,
                 cwd=self.home,
+                env=surroundings(),
                 **self._account.popen,
             )
         self._guard.watch(self._server.pid)
@@ -248,6 +250,7 @@ class LocalPostgres:
             capture_output=True,
             check=False,
             cwd=self.home,
+            env=surroundings(),
             **self._account.popen,
         )
 

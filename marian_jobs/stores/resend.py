@@ -37,6 +37,15 @@ def http_client(deadline: timedelta, *before: Callable[[httpx.Request], Awaitabl
     return httpx.AsyncClient(limits=_POOL, timeout=deadline.total_seconds(), http2=False, event_hooks=hooks)
 
 
+def refuse_unsendable(name: str, key: str) -> None:
+    """Refuses with `ValueError` what cannot stand in a header, such as a key with its file's line break.
+
+    The HTTP library would refuse it too, and quote it.
+    """
+    if not key or not key.isascii() or not key.isprintable() or " " in key:
+        raise ValueError(f"{name}: empty, or with a space, a line break or another character that no key has")
+
+
 def was_not_carried_out(error: BaseException) -> bool:
     """Whether the call surely had no effect, so that any call may be sent again."""
     return isinstance(error, _NOT_SENT) or (isinstance(error, Refusal) and error.had_no_effect)

@@ -13,11 +13,12 @@ import httpx
 
 from marian_jobs.errors import NotSupported, StoreRefused, StoreUnavailable
 from marian_jobs.job import Enqueued, Held, Job, NewJob
+from marian_jobs.redaction import redact
 from marian_jobs.store import MOST_CLAIMED, Alarm, Failure, JobFilter, Limit, Poll, Stat, TypeLimit
 from marian_jobs.stores import answers, rows
 from marian_jobs.stores.alarm import SleepAlarm
 from marian_jobs.stores.answers import from_duration
-from marian_jobs.stores.resend import http_client, may_repeat, patiently, was_not_carried_out
+from marian_jobs.stores.resend import http_client, may_repeat, patiently, refuse_unsendable, was_not_carried_out
 from marian_jobs.stores.rows import rooms
 from supabase import AsyncClient, AsyncClientOptions, acreate_client
 
@@ -36,6 +37,7 @@ class SupabaseStore:
     def __init__(self, url: str, service_role_key: str, *, deadline: timedelta = DEADLINE) -> None:
         if not url.startswith(("http://", "https://")):
             raise ValueError("url: expected the project's URL, https://….supabase.co")
+        refuse_unsendable("service_role_key", service_role_key)
         if service_role_key.startswith("sb_publishable_"):
             raise ValueError("service_role_key: that is a publishable key; workers need the secret one")
         self._url = url
@@ -45,7 +47,7 @@ class SupabaseStore:
         self._client: AsyncClient | None = None
 
     def __repr__(self) -> str:
-        return f"SupabaseStore({self._url!r})"
+        return f"SupabaseStore({redact(self._url)!r})"
 
     async def __aenter__(self) -> "SupabaseStore":
         await self.open()
