@@ -1,0 +1,1 @@
+"""Mutation run over the SQL: every guard of every function is broken once, and the tests must notice."""
