@@ -3,7 +3,6 @@
 import asyncio
 import importlib.metadata
 from collections.abc import Iterator
-from itertools import islice
 
 from benchmarks.program import Handled, main, timed
 from marian_jobs import Job, PostgresStore, Queue, Worker, new_job
@@ -11,7 +10,6 @@ from marian_jobs.job import NewJob
 from marian_jobs.migrations import migrate
 
 TYPE = "noop"
-CHUNK = 10_000
 
 
 def _jobs(count: int) -> Iterator[NewJob]:
@@ -28,15 +26,9 @@ class Own:
         return importlib.metadata.version("marian-jobs")
 
     async def bulk(self, dsn: str, count: int) -> float:
-        """Chunks from an iterator: 1,000,000 jobs are never all in memory."""
-
-        async def enqueue(queue: Queue) -> None:
-            jobs = _jobs(count)
-            while chunk := list(islice(jobs, CHUNK)):
-                await queue.enqueue_many(chunk)
-
+        """From an iterator: 1,000,000 jobs are never all in memory."""
         async with Queue(PostgresStore(dsn)) as queue:
-            return await timed(enqueue(queue))
+            return await timed(queue.enqueue_stream(_jobs(count)))
 
     async def single(self, dsn: str, count: int, enqueued: Handled, pause: float) -> float:
         async def enqueue(queue: Queue) -> None:

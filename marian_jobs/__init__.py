@@ -22,6 +22,7 @@ from marian_jobs.queue import Queue, SyncQueue
 from marian_jobs.store import JobFilter, Limit, Stat, Store, TypeLimit
 from marian_jobs.stores.memory import MemoryStore
 from marian_jobs.stores.postgres import PostgresStore
+from marian_jobs.stream import Streamed
 from marian_jobs.worker import CallNext, Context, Dead, Middleware, Retry, Snooze, Worker, WorkerExhausted
 
 __version__ = "0.1.0"
@@ -71,6 +72,7 @@ __all__ = [
     "Store",
     "StoreRefused",
     "StoreUnavailable",
+    "Streamed",
     "SupabaseStore",
     "SyncQueue",
     "TypeLimit",

@@ -36,16 +36,20 @@ def new_job(
     """A job ready to be sent; `ValueError` or `TypeError`, naming the argument or payload path, for what is none."""
     if run_after is not None and delay is not None:
         raise ValueError("run_after and delay: give one of the two")
+    kind = text("type", type, longest=128)
+    payload = {} if payload is None else payload
+    size = payload_size(payload, largest_payload)
     return NewJob(
         id=clock.new_id() if id is None else id,
-        type=text("type", type, longest=128),
-        payload=json_object({} if payload is None else payload, largest=largest_payload),
+        type=kind,
+        payload=payload,
         user_id=uuid("user_id", user_id) if user_id is not None else None,
         idempotency_key=text("key", key, longest=512) if key is not None else None,
         priority=integer("priority", priority, *INT32),
         max_attempts=integer("max_attempts", max_attempts, 1, INT32[1]),
         run_after=instant("run_after", run_after) if run_after is not None else None,
         delay=duration("delay", delay) if delay is not None else None,
+        size=size,
     )
 
 
@@ -121,19 +125,20 @@ def limit(max_running: int | None, rate: int | None, per: timedelta | None) -> N
         lease("per", per)
 
 
-def json_object(payload: object, *, largest: int = LARGEST_PAYLOAD) -> JsonObject:
-    """The payload, if it is a JSON object of plain JSON values, at most `largest` bytes of UTF-8 JSON, and 512 deep."""
+def payload_size(payload: object, largest: int = LARGEST_PAYLOAD) -> int:
+    """The size of the payload in bytes of UTF-8 JSON, or a few more, if it is a JSON object of plain JSON values, at
+    most `largest` bytes, and 512 deep."""
     if not isinstance(payload, Mapping):
         raise TypeError(f"payload: expected a JSON object (a dict), got {type(payload).__name__}")
     size = _walk(payload)
     if size > largest:
         raise ValueError(f"payload: must be at most {largest} bytes of JSON, got {size}")
-    return payload
+    return size
 
 
 def json_text(payload: JsonObject) -> str:
     """The checked payload as compact JSON text, as it is sent."""
-    return json.dumps(payload, ensure_ascii=False, allow_nan=False, separators=(",", ":"), default=_as_dict)
+    return "{}" if not payload else _ENCODER.encode(payload)
 
 
 def json_copy(payload: JsonObject) -> JsonObject:
@@ -144,6 +149,12 @@ def json_copy(payload: JsonObject) -> JsonObject:
 
 def _as_dict(value: object) -> object:
     return dict(value) if isinstance(value, Mapping) else value
+
+
+# Made once; a checked payload is bounded in depth, so nothing in it holds itself.
+_ENCODER: Final = json.JSONEncoder(
+    ensure_ascii=False, allow_nan=False, check_circular=False, separators=(",", ":"), default=_as_dict
+)
 
 
 def _walk(payload: Mapping[Any, Any]) -> int:

@@ -14,6 +14,7 @@ from marian_jobs import checks
 from marian_jobs.errors import MarianError
 from marian_jobs.job import Enqueued, Job, JsonObject, NewJob
 from marian_jobs.store import JobFilter, Limit, Stat, Store
+from marian_jobs.stream import CHUNK, Streamed, stream
 
 logger = logging.getLogger("marian_jobs.queue")
 
@@ -86,6 +87,23 @@ class Queue:
                 logger.debug(what, extra={"job_id": str(job.id), "job_type": job.type})
         return answers
 
+    async def enqueue_stream(
+        self,
+        jobs: Iterable[NewJob],
+        *,
+        chunk: int = CHUNK,
+        sent: Callable[[Streamed], None] | None = None,
+    ) -> Streamed:
+        """How many of the jobs (made by `new_job`) were created, and how many existed already by their keys.
+
+        For any number of them: memory holds two chunks of at most `chunk` jobs or 4 MiB of payloads. Each chunk is a
+        transaction of its own; while one is on its way the next is drawn from the iterator. `sent` is called after
+        each with the counts so far. An error leaves the chunks before it enqueued.
+        """
+        checks.integer("chunk", chunk, 1, 100_000)
+        await self._ready()
+        return await stream(self._store, jobs, chunk, sent)
+
     async def get(self, job_id: UUID | str) -> Job | None:
         """The job as it stands, or None."""
         await self._ready()
@@ -154,7 +172,9 @@ class Queue:
         """Opens the store once, however many calls come first together; a failed opening is tried anew."""
         if self._opened is None or (self._opened.done() and self._failed(self._opened)):
             self._opened = asyncio.ensure_future(self._store.open())
-        await asyncio.shield(self._opened)
+        if not self._opened.done():
+            await asyncio.shield(self._opened)
+        self._opened.result()
 
     @staticmethod
     def _failed(task: "asyncio.Task[None]") -> bool:
@@ -199,6 +219,7 @@ class SyncQueue:
 
     enqueue = _blocking(Queue.enqueue)
     enqueue_many = _blocking(Queue.enqueue_many)
+    enqueue_stream = _blocking(Queue.enqueue_stream)
     get = _blocking(Queue.get)
     find = _blocking(Queue.find)
     cancel = _blocking(Queue.cancel)

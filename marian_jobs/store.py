@@ -15,6 +15,9 @@ from marian_jobs.job import Enqueued, Held, Job, NewJob, Status
 
 MOST_CLAIMED = 1000
 
+# For a (type, priority) the place, run_after and created_at, below which a caller's last claims have left nothing.
+Floors = Mapping[tuple[str, int], tuple[datetime, datetime]]
+
 
 class Failure(NamedTuple):
     """A failed attempt to record: `retry_in` None means the default backoff, `dead` that no retry makes sense."""
@@ -118,12 +121,21 @@ class Store(Protocol):
         `connection` makes it part of the caller's transaction, or raises `NotSupported`.
         """
 
+    async def load(self, jobs: Sequence[NewJob]) -> int:
+        """`enqueue` for many: how many jobs were made (by this call, or by the same call before its reply was lost)."""
+
     async def claim(
-        self, limit: int, types: Collection[str] | None, lease: timedelta, room: Mapping[str, int] | None = None
+        self,
+        limit: int,
+        types: Collection[str] | None,
+        lease: timedelta,
+        room: Mapping[str, int] | None = None,
+        floors: Floors | None = None,
     ) -> list[Job]:
         """At most `limit` (1 to 1000) due jobs in claim order, each running and leased; `types` None means any.
 
-        `room` bounds single types; pauses and limits of the store's own bound them besides.
+        `room` bounds single types; pauses and limits of the store's own bound them besides. The store may overlook
+        what lies below `floors`: rows that came in late, which the next claim without floors finds.
         """
 
     async def complete(self, held: Sequence[Held], *, connection: object | None = None) -> set[Held]:

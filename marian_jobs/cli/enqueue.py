@@ -11,14 +11,17 @@ import typer
 from rich.progress import Progress
 
 from marian_jobs import checks
-from marian_jobs.cli.jsonlines import batches, json_object
+from marian_jobs.cli.jsonlines import JobLines, json_object
 from marian_jobs.cli.options import DatabaseUrl, Json, duration, moment, option, wrong_usage
 from marian_jobs.cli.output import as_dict, console, errors, print_jobs, print_json
 from marian_jobs.cli.stores import with_queue
 from marian_jobs.job import Enqueued, NewJob
 from marian_jobs.queue import Queue
+from marian_jobs.stream import Streamed
 
 app = typer.Typer()
+
+CHUNK = 1_000  # lines that go in together: what a bad line keeps out with it
 
 
 @app.command()
@@ -74,28 +77,32 @@ def _enqueue_one(job: NewJob, json: bool, database_url: str | None) -> None:
 
 
 def _enqueue_file(type: str, file: Path, common: dict[str, Any], json: bool, database_url: str | None) -> None:
-    counts = {"enqueued": 0, "existing": 0}
-    last_line = 0
     size = file.stat().st_size if file.is_file() else None
+    with _opened(file) as lines:
+        jobs = JobLines(type, lines, common)
 
-    async def load(queue: Queue) -> None:
-        nonlocal last_line
-        with _opened(file) as lines, _progress() as progress:
-            task = progress.add_task(type, total=size)
-            for batch in batches(type, lines, common):
-                created = sum(answer.created for answer in await queue.enqueue_many(batch.jobs))
-                counts["enqueued"] += created
-                counts["existing"] += len(batch.jobs) - created
-                last_line = batch.last_line
-                progress.update(task, advance=batch.size, description=f"{type}: {sum(counts.values())}")
+        async def put(queue: Queue) -> Streamed:
+            with _progress() as progress:
+                task = progress.add_task(type, total=size)
 
-    try:
-        with_queue(database_url, load)
-    except BaseException:  # Ctrl-C too: whoever goes on must know from where
-        done = f"lines 1 to {last_line} were enqueued, go on behind them" if last_line else "no line was enqueued"
-        errors.print(f"{file}: {done}", markup=False, highlight=False, soft_wrap=True)
-        raise
-    print_json(counts) if json else console.print(f"{counts['enqueued']} enqueued, {counts['existing']} there already")
+                def sent(done: Streamed) -> None:
+                    jobs.done(done.total)
+                    progress.update(task, completed=jobs.bytes_done, description=f"{type}: {done.total}")
+
+                return await queue.enqueue_stream(jobs, chunk=CHUNK, sent=sent)
+
+        try:
+            done = with_queue(database_url, put)
+        except BaseException:  # Ctrl-C too: whoever goes on must know from where
+            told = (
+                f"lines 1 to {jobs.last_line} were enqueued, go on behind them"
+                if jobs.last_line
+                else "no line was enqueued"
+            )
+            errors.print(f"{file}: {told}", markup=False, highlight=False, soft_wrap=True)
+            raise
+    counts = {"enqueued": done.created, "existing": done.existing}
+    print_json(counts) if json else console.print(f"{done.created} enqueued, {done.existing} there already")
 
 
 def _opened(file: Path) -> AbstractContextManager[BinaryIO]:

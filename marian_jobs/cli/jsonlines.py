@@ -1,46 +1,47 @@
-"""A file of jobs: a JSON object a line, read in batches that are checked before any of them is sent."""
+"""A file of jobs: a JSON object a line, each checked when it is read, and which of them have gone in."""
 
 import json
+from collections import deque
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
 from typing import Any
 
 from marian_jobs import checks
 from marian_jobs.cli.options import duration, moment
 from marian_jobs.job import NewJob
 
-MOST_JOBS = 500  # a project's API cuts answers of more than 1,000 rows
-MOST_BYTES = 4 * 1024 * 1024  # one call of this size is about what a database's HTTP side takes in a second
 NAMES = ("payload", "key", "user_id", "priority", "max_attempts", "run_after", "delay")
 
 
-@dataclass(slots=True)
-class Batch:
-    """Jobs sent together, the last line they came from, and how many bytes of the file they were."""
+class JobLines:
+    """The jobs of the lines, what a line does not say taken from `common`; `ValueError` names the line that is none.
 
-    jobs: list[NewJob] = field(default_factory=list)
-    last_line: int = 0
-    size: int = 0
+    `done` is told how many jobs have gone in: `last_line` is then the line of the last of them, and `bytes_done` where
+    the next one begins.
+    """
 
-    @property
-    def is_full(self) -> bool:
-        """Whether it should be sent before another line is read."""
-        return len(self.jobs) >= MOST_JOBS or self.size >= MOST_BYTES
+    def __init__(self, type: str, lines: Iterable[bytes], common: dict[str, Any]) -> None:
+        self._type = type
+        self._lines = lines
+        self._common = common
+        self._read: deque[tuple[int, int]] = deque()  # line and end of each job that is not known to have gone in
+        self._gone = 0
+        self.last_line = 0
+        self.bytes_done = 0
 
+    def __iter__(self) -> Iterator[NewJob]:
+        end = 0
+        for number, line in enumerate(self._lines, 1):
+            end += len(line)
+            if line.strip():
+                job = _numbered(number, self._type, line, self._common)
+                self._read.append((number, end))
+                yield job
 
-def batches(type: str, lines: Iterable[bytes], common: dict[str, Any]) -> Iterator[Batch]:
-    """The jobs of the lines, what a line does not say taken from `common`; `ValueError` names the line that is none."""
-    batch = Batch()
-    for number, line in enumerate(lines, 1):
-        batch.last_line = number
-        batch.size += len(line)
-        if line.strip():
-            batch.jobs.append(_numbered(number, type, line, common))
-        if batch.is_full:
-            yield batch
-            batch = Batch()
-    if batch.jobs:
-        yield batch
+    def done(self, total: int) -> None:
+        """Notes that the first `total` jobs have gone in."""
+        for _ in range(total - self._gone):
+            self.last_line, self.bytes_done = self._read.popleft()
+        self._gone = total
 
 
 def json_object(text: str) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from marian_jobs.checks import json_copy
 from marian_jobs.errors import KeyConflict, NotSupported, RetryRefused
 from marian_jobs.failure import storable
 from marian_jobs.job import FINISHED, RUNNABLE, Enqueued, Held, Job, NewJob, Status
-from marian_jobs.store import MOST_CLAIMED, Failure, JobFilter, Limit, Poll, Stat, TypeLimit
+from marian_jobs.store import MOST_CLAIMED, Failure, Floors, JobFilter, Limit, Poll, Stat, TypeLimit
 from marian_jobs.stores.limits import Limits
 
 _COLUMNS = [f.name for f in fields(Job)]
@@ -48,10 +48,19 @@ class MemoryStore:
         self._ring({job.type for job in jobs})
         return answers
 
+    async def load(self, jobs: Sequence[NewJob]) -> int:
+        """See `Store.load`."""
+        return sum(answer.created for answer in await self.enqueue(jobs))
+
     async def claim(
-        self, limit: int, types: Collection[str] | None, lease: timedelta, room: Mapping[str, int] | None = None
+        self,
+        limit: int,
+        types: Collection[str] | None,
+        lease: timedelta,
+        room: Mapping[str, int] | None = None,
+        floors: Floors | None = None,
     ) -> list[Job]:
-        """See `Store.claim`."""
+        """See `Store.claim`; overlooks nothing."""
         with self._lock:
             now = self._clock()
             due = [j for j in self._of_types(types) if machine.is_runnable(j, now)]

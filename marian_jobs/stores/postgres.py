@@ -1,13 +1,13 @@
 """The queue over a Postgres connection, by psycopg 3: statements from `rows`, errors from `refusals`, IO here."""
 
-from collections.abc import AsyncIterator, Callable, Collection, Sequence
-from contextlib import asynccontextmanager
+import asyncio
+from collections.abc import Callable, Collection, Sequence
 from datetime import timedelta
 from typing import Any, cast
 from uuid import UUID
 
 import psycopg
-from anyio import fail_after, to_thread
+from anyio import to_thread
 from psycopg import conninfo
 from psycopg.rows import tuple_row
 from psycopg_pool import AsyncConnectionPool
@@ -15,8 +15,8 @@ from tenacity import AsyncRetrying, retry_if_exception, stop_after_delay, wait_r
 
 from marian_jobs.errors import NotSupported, StoreUnavailable
 from marian_jobs.job import Enqueued, Held, Job, NewJob
-from marian_jobs.store import MOST_CLAIMED, Alarm, Failure, JobFilter, Limit, Poll, Stat, TypeLimit
-from marian_jobs.stores import rows
+from marian_jobs.store import MOST_CLAIMED, Alarm, Failure, Floors, JobFilter, Limit, Poll, Stat, TypeLimit
+from marian_jobs.stores import columns, rows
 from marian_jobs.stores.adapters import PLAIN_PAYLOADS
 from marian_jobs.stores.alarm import ListenAlarm, SleepAlarm
 from marian_jobs.stores.refusals import explain, is_broken_off, parsed, was_not_carried_out
@@ -99,7 +99,7 @@ class PostgresStore:
     async def _try_to_connect(self, dsn: str) -> None:
         """One connection outside the pool, which would keep the reason of a failure to itself."""
         try:
-            with fail_after(self._deadline):
+            async with asyncio.timeout(self._deadline):
                 connection = await psycopg.AsyncConnection.connect(dsn, autocommit=True)
                 await connection.close()
         except (psycopg.Error, OSError, TimeoutError) as e:
@@ -115,18 +115,27 @@ class PostgresStore:
         """See `Store.enqueue`. `connection` is a psycopg connection, async or sync, whose transaction the jobs join."""
         if not jobs:
             return []
-        statement = rows.enqueue(jobs)
-        if connection is None:
-            answers = await self._harmless(statement)
-        else:
-            answers = await _within(connection, statement)
-        return [rows.to_enqueued(row, new) for row, new in zip(answers, jobs, strict=True)]
+        if len(jobs) > 1:
+            return columns.to_enqueueds(jobs, await self._enqueue(columns.load(jobs), connection))
+        return [rows.to_enqueued((await self._enqueue(rows.enqueue(jobs[0]), connection))[0], jobs[0])]
+
+    async def load(self, jobs: Sequence[NewJob]) -> int:
+        """See `Store.load`."""
+        return columns.created(jobs, await self._enqueue(columns.load(jobs), None)) if jobs else 0
+
+    async def _enqueue(self, statement: Statement, connection: object | None) -> list[Any]:
+        return await (self._harmless(statement) if connection is None else _within(connection, statement))
 
     async def claim(
-        self, limit: int, types: Collection[str] | None, lease: timedelta, room: rows.Room = None
+        self,
+        limit: int,
+        types: Collection[str] | None,
+        lease: timedelta,
+        room: rows.Room = None,
+        floors: Floors | None = None,
     ) -> list[Job]:
         """See `Store.claim`. Not sent again when its reply was lost: what it leased comes back when the lease ends."""
-        return _jobs(await self._once(rows.claim(limit, types, lease, room)))
+        return _jobs(await self._once(rows.claim(limit, types, lease, room, floors)))
 
     async def complete(self, held: Sequence[Held], *, connection: object | None = None) -> set[Held]:
         """See `Store.complete`."""
@@ -227,7 +236,7 @@ class PostgresStore:
 
     async def _patiently(self, statement: Statement, again: Callable[[BaseException], bool]) -> list[Any]:
         try:
-            with fail_after(self._deadline):
+            async with asyncio.timeout(self._deadline):
                 try:
                     return await self._send(statement)
                 except Exception as e:
@@ -250,24 +259,21 @@ class PostgresStore:
     async def _send(self, statement: Statement) -> list[Any]:
         if self._pool is None:
             raise StoreUnavailable("the store is not open: use it as `async with`, or call open()")
-        async with self._pool.connection() as connection, _cursor(connection) as cursor:
-            await cursor.execute(statement.text, statement.parameters)
-            return await cursor.fetchall()
+        async with self._pool.connection() as connection:
+            return await _execute(connection, statement)
 
 
-@asynccontextmanager
-async def _cursor(connection: psycopg.AsyncConnection[Any]) -> AsyncIterator[psycopg.AsyncCursor[Any]]:
-    async with connection.cursor(binary=True, row_factory=tuple_row) as cursor:
-        yield cursor
+async def _execute(connection: psycopg.AsyncConnection[Any], statement: Statement) -> list[Any]:
+    cursor = connection.cursor(binary=True, row_factory=tuple_row)  # a client-side one: it holds nothing to close
+    await cursor.execute(statement.text, statement.parameters)
+    return await cursor.fetchall()
 
 
 async def _within(connection: object, statement: Statement) -> list[Any]:
     """Executes on the caller's connection, in whatever transaction it is in; never again, since that is theirs."""
     try:
         if isinstance(connection, psycopg.AsyncConnection):
-            async with _cursor(connection) as cursor:
-                await cursor.execute(statement.text, statement.parameters)
-                return await cursor.fetchall()
+            return await _execute(connection, statement)
         if isinstance(connection, psycopg.Connection):
             return await to_thread.run_sync(_within_sync, connection, statement)
     except (psycopg.Error, OSError) as e:

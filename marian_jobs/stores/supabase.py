@@ -14,7 +14,7 @@ import httpx
 from marian_jobs.errors import NotSupported, StoreRefused, StoreUnavailable
 from marian_jobs.job import Enqueued, Held, Job, NewJob
 from marian_jobs.redaction import redact
-from marian_jobs.store import MOST_CLAIMED, Alarm, Failure, JobFilter, Limit, Poll, Stat, TypeLimit
+from marian_jobs.store import MOST_CLAIMED, Alarm, Failure, Floors, JobFilter, Limit, Poll, Stat, TypeLimit
 from marian_jobs.stores import answers, rows
 from marian_jobs.stores.alarm import SleepAlarm
 from marian_jobs.stores.answers import from_duration
@@ -90,10 +90,22 @@ class SupabaseStore:
         found = await self._harmless("marian_jobs_enqueue_batch", p_jobs=elements)
         return [answers.to_enqueued(row, new) for row, new in zip(found, jobs, strict=True)]
 
+    async def load(self, jobs: Sequence[NewJob]) -> int:
+        """See `Store.load`."""
+        return sum(answer.created for answer in await self.enqueue(jobs))
+
     async def claim(
-        self, limit: int, types: Collection[str] | None, lease: timedelta, room: rows.Room = None
+        self,
+        limit: int,
+        types: Collection[str] | None,
+        lease: timedelta,
+        room: rows.Room = None,
+        floors: Floors | None = None,
     ) -> list[Job]:
-        """See `Store.claim`. Not sent again when its reply was lost: what it leased comes back when the lease ends."""
+        """See `Store.claim`. Not sent again when its reply was lost: what it leased comes back when the lease ends.
+
+        Overlooks nothing: the API has no room for floors, and is slower than what they save.
+        """
         if types is None and room is None:
             return _jobs(await self._once("claim_jobs", p_limit=limit, p_lease=from_duration(lease)))
         return _jobs(await self._once("claim_jobs", **_wanted(limit, types, lease, room)))

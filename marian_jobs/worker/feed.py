@@ -10,6 +10,7 @@ from marian_jobs import clock
 from marian_jobs.errors import StoreUnavailable
 from marian_jobs.job import Job
 from marian_jobs.store import Alarm, Poll, Store
+from marian_jobs.worker.frontier import Frontier
 from marian_jobs.worker.outage import LONGEST, SHORTEST, Outage
 from marian_jobs.worker.share import Share
 
@@ -60,6 +61,8 @@ class Feed:
         self._poll = poll
         self._freed = freed
         self._busy = False
+        self._rang = False
+        self._frontier = Frontier()
         self._polled_at = 0.0
         self.asked_at: float | None = None  # monotonic; None while no answer is waited for
 
@@ -86,7 +89,8 @@ class Feed:
                 if await alarm.arm():
                     continue
                 longest = (LISTENING_POLL if alarm.rings else self._poll).total_seconds()
-                if await self._rest(alarm, _pause(min(pause, longest), due_in)):
+                self._rang = await self._rest(alarm, _pause(min(pause, longest), due_in))
+                if self._rang:
                     pause = SHORTEST_POLL
                 elif not jobs:
                     pause = min(pause * 2, longest)
@@ -138,17 +142,22 @@ class Feed:
             return answer.jobs, answer.due_in
 
     async def _turn(self, room: int, now: float) -> Poll:
-        """A claim alone while work abounds, else (and once a second) all that belongs to a turn."""
-        if self._busy and now < self._polled_at + REST_OF_TURN:
-            jobs = await self._store.claim(room, self._share.open_types(), self._lease, self._share.room())
+        """A claim alone when the alarm rang and while work abounds, else, and once a second, a whole turn."""
+        if self._rang or (self._busy and now < self._polled_at + REST_OF_TURN):
+            jobs = await self._store.claim(
+                room, self._share.open_types(), self._lease, self._share.room(), self._frontier.floors()
+            )
             if len(jobs) == room:
+                self._frontier.note(jobs)
                 return Poll(jobs, 0, None)
-            self._busy = False
+            self._busy = self._rang = False
             if jobs:
                 return Poll(jobs, 0, timedelta(0))
         self._polled_at = now
         answer = await self._store.poll(room, self._share.open_types(), self._lease, self._share.room())
         self._busy = len(answer.jobs) == room
+        if not self._busy:
+            self._frontier.forget()
         return answer
 
 

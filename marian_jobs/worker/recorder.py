@@ -92,10 +92,12 @@ class Recorder:
                 case Released(delay):
                     released[delay].append(held)
         if succeeded:
-            self._tell_refused("complete", set(succeeded) - await self._store.complete(succeeded))
+            accepted = await self._store.complete(succeeded)
+            if len(accepted) < len(succeeded):
+                self._tell_refused("complete", set(succeeded) - accepted)
         if failed:
-            accepted = {job.id for job in await self._store.fail(failed)}
-            self._tell_refused("fail", {Held(f.id, f.attempt) for f in failed if f.id not in accepted})
+            known = {job.id for job in await self._store.fail(failed)}
+            self._tell_refused("fail", {Held(f.id, f.attempt) for f in failed if f.id not in known})
         for delay, tokens in released.items():
             await self._store.release(tokens, delay)
 

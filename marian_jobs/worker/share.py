@@ -4,21 +4,21 @@ Over all workers together a type is bounded in the store, by `Queue.limit`; this
 """
 
 from collections import Counter
+from collections.abc import Iterable
 
 from marian_jobs.worker.handlers import Handlers
 
 
 class Share:
-    """Counts the runs of types whose handler has a limit; types without one cost nothing."""
+    """Counts the runs of types whose handler has a limit; where no handler has one it costs nothing."""
 
     def __init__(self, handlers: Handlers) -> None:
         self._handlers = handlers
         self._running: Counter[str] = Counter()
 
-    def began(self, type: str) -> None:
-        """A run of the type began."""
-        if self._handlers[type].limit is not None:
-            self._running[type] += 1
+    def began(self, types: Iterable[str]) -> None:
+        """Runs of these types began."""
+        self._running.update(type for type in types if self._handlers[type].limit is not None)
 
     def ended(self, type: str) -> None:
         """A run of the type ended."""

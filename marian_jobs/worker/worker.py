@@ -26,7 +26,7 @@ from marian_jobs.worker.keeper import Keeper
 from marian_jobs.worker.life import Life, Lifespan, stopped_by_signals
 from marian_jobs.worker.middleware import Middleware
 from marian_jobs.worker.outage import Outage
-from marian_jobs.worker.outcomes import Lost, Outcome, Settled
+from marian_jobs.worker.outcomes import LOST, SETTLED, Outcome
 from marian_jobs.worker.recorder import Recorder
 from marian_jobs.worker.run import Run, Why
 from marian_jobs.worker.scheduler import Scheduler
@@ -295,12 +295,12 @@ class Worker(Duties):
         """Runs claimed jobs, leased not before the monotonic moment `leased_at`."""
         runs = [Run(job, self._handlers[job.type], leased_at, self) for job in jobs]
         self._runs.update(runs)
-        told = logger.isEnabledFor(logging.DEBUG)
-        for run in runs:
-            self._share.began(run.job.type)
-            if told:
+        self._share.began([job.type for job in jobs])
+        if logger.isEnabledFor(logging.DEBUG):
+            for run in runs:
                 logger.debug("job claimed", extra=run.names)
-            if self._observers:
+        if self._observers:
+            for run in runs:
                 self._observers.began(run.job)
         self._slots.start(runs)
 
@@ -326,7 +326,7 @@ class Worker(Duties):
         run.tell(outcome)
         if self._observers:
             self._observers.ended(run.job, outcome, run.took)
-        if not isinstance(outcome, Lost | Settled):
+        if outcome is not LOST and outcome is not SETTLED:
             self._recorder.put(run.held, outcome)
         self._room_freed.set()
 

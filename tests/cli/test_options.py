@@ -5,16 +5,17 @@ from typing import Any
 
 import pytest
 
-from marian_jobs.cli.jsonlines import MOST_BYTES, MOST_JOBS, Batch, batches, json_object
+from marian_jobs.cli.jsonlines import JobLines, json_object
 from marian_jobs.cli.options import duration, moment
+from marian_jobs.job import NewJob
 
 COMMON: dict[str, Any] = {
     "key": None, "priority": 0, "delay": None, "run_after": None, "max_attempts": 3, "user_id": None,
 }  # fmt: skip
 
 
-def read(*lines: str | bytes, **common: Any) -> list[Batch]:
-    return list(batches("t", [line.encode() if isinstance(line, str) else line for line in lines], COMMON | common))
+def read(*lines: str | bytes, **common: Any) -> list[NewJob]:
+    return list(JobLines("t", [line.encode() if isinstance(line, str) else line for line in lines], COMMON | common))
 
 
 @pytest.mark.parametrize(
@@ -74,14 +75,13 @@ def test_what_is_no_payload_is_refused(text: str, reason: str) -> None:
 
 
 def test_a_line_says_what_differs_from_the_options() -> None:
-    [batch] = read(
+    first, second, third = read(
         '\ufeff{"payload": {"i": 1}, "key": "k", "priority": 5, "delay": "5m"}',
         "",
         '{"delay": 1.5, "max_attempts": 9}',
         "{}",
         priority=1,
     )
-    first, second, third = batch.jobs
     assert (first.payload, first.idempotency_key, first.priority, first.delay) == (
         {"i": 1},
         "k",
@@ -90,7 +90,6 @@ def test_a_line_says_what_differs_from_the_options() -> None:
     )
     assert (second.delay, second.max_attempts, second.priority) == (timedelta(seconds=1.5), 9, 1)
     assert (third.payload, third.delay, third.max_attempts) == ({}, None, 3)
-    assert batch.last_line == 4
 
 
 @pytest.mark.parametrize(
@@ -112,8 +111,11 @@ def test_a_bad_line_is_named_with_its_number(line: str | bytes, reason: str) -> 
         read("{}", line)
 
 
-def test_a_batch_ends_by_its_number_of_jobs_and_by_its_size() -> None:
-    assert [len(batch.jobs) for batch in read(*["{}"] * (MOST_JOBS + 1))] == [MOST_JOBS, 1]
-    large = '{"payload": {"a": "%s"}}' % ("x" * (MOST_BYTES // 5))
-    assert [(len(batch.jobs), batch.last_line) for batch in read(*[large] * 6)] == [(5, 5), (1, 6)]
-    assert read("", "  ") == []
+def test_lines_that_have_gone_in_are_known_by_the_number_of_jobs() -> None:
+    jobs = JobLines("t", [b"{}\n", b"\n", b'{"priority": 1}\n', b"{}"], COMMON)
+    assert len(list(jobs)) == 3
+    assert (jobs.last_line, jobs.bytes_done) == (0, 0)
+    jobs.done(2)
+    assert (jobs.last_line, jobs.bytes_done) == (3, 20)
+    jobs.done(3)
+    assert (jobs.last_line, jobs.bytes_done) == (4, 22)
