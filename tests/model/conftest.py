@@ -1,5 +1,5 @@
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import datetime
 from typing import Any
 
@@ -23,9 +23,9 @@ DATABASE = "model"
 class InMemory:
     """A memory store, made anew for every play."""
 
-    def __init__(self, runner: asyncio.Runner, make: Any = MemoryStore) -> None:
+    def __init__(self, runner: asyncio.Runner, make: Callable[[VirtualClock], MemoryStore] = MemoryStore) -> None:
         self.clock = VirtualClock()
-        self._runner, self._make = runner, make
+        self._runner, self.make = runner, make
 
     def send(self, call: str, *arguments: Any) -> Any:
         return self._runner.run(getattr(self.store, call)(*arguments))
@@ -35,7 +35,7 @@ class InMemory:
 
     def empty(self) -> None:
         self.clock.reset()
-        self.store = self._make(self.clock)
+        self.store = self.make(self.clock)
 
 
 class InDatabase:

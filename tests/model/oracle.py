@@ -188,7 +188,7 @@ class Oracle:
         return sum(start > self._now - per for start in self._starts[type])
 
     def _due_in(self, types: Collection[str]) -> timedelta | None:
-        """How long until there is more to do; a type that has had a limit may be looked for half a second later."""
+        """How long until there is more to do; a limited type may be looked for when its limit lets it."""
         leases = [j.lease_until for j in self.jobs.values() if j.lease_until is not None]
         waiting = [j for j in self.jobs.values() if j.status in RUNNABLE and j.type in types]
         soon = self._earliest([*leases, *(j.run_after for j in waiting)])
@@ -199,7 +199,12 @@ class Oracle:
         return said if soon <= said <= late else soon
 
     def _looked_for(self, job: Job) -> datetime:
-        return max(job.run_after, self._now + LOOK_AGAIN) if job.type in self._ever_limited else job.run_after
+        if job.type not in self._ever_limited:
+            return job.run_after
+        limit, starts = self._limits.get(job.type, Limit()), self._starts[job.type]
+        is_full = limit.rate is not None and limit.per is not None and len(starts) >= limit.rate
+        frees = starts[-limit.rate] + limit.per if is_full else self._now  # type: ignore[operator]
+        return max(job.run_after, self._now + LOOK_AGAIN, frees)
 
     def _earliest(self, moments: Iterable[datetime]) -> timedelta | None:
         earliest = min(moments, default=None)
