@@ -12,8 +12,10 @@ import pytest
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()
 PAGES = [
+    "docs/handlers.md",
     "README.md",
     "docs/observability.md",
+    "docs/operations.md",
     "docs/schedules.md",
     "docs/testing-your-jobs.md",
 ]

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from marian_jobs.migrations import Migration
@@ -10,7 +10,8 @@ from marian_jobs.migrations import Migration
 _STEP: Final = re.compile(
     r"^create (?:or replace )?function public\.(?P<made>\w+)\((?P<head>.*?)\bas "
     r"\$(?P<tag>\w*)\$(?P<body>.*?)\$(?P=tag)\$"
-    r"|^drop function (?:if exists )?public\.(?P<dropped>\w+)",
+    r"|^drop function (?:if exists )?public\.(?P<dropped>\w+)"
+    r"|^alter function public\.(?P<altered>\w+)\([^)]*\) (?P<setting>set [^;]+);",
     re.DOTALL | re.MULTILINE,
 )
 _SETTING: Final = re.compile(r"^set (\w+) = (.+?)\s*$", re.MULTILINE)
@@ -31,6 +32,11 @@ def functions(steps: Iterable[Migration]) -> dict[str, Function]:
         for match in _STEP.finditer(step.sql):
             if match["dropped"]:
                 standing.pop(match["dropped"], None)
+            elif match["altered"]:
+                function = standing[match["altered"]]
+                standing[match["altered"]] = replace(
+                    function, settings=function.settings | _settings(match["setting"])
+                )
             else:
                 standing[match["made"]] = Function(same_ends(match["body"]), _settings(match["head"]))
     return standing

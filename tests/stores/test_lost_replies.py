@@ -49,7 +49,7 @@ async def test_a_claim_whose_reply_is_lost_is_not_sent_again(proxied: tuple[Prox
     proxy, dsn = proxied
     async with PostgresStore(dsn) as store:
         await store.enqueue([new_job("t"), new_job("t")])
-        proxy.cut_reply_to(b"claim_jobs")
+        proxy.cut_reply_to(b"marian_jobs_take")
         with pytest.raises(StoreUnavailable):
             await store.claim(1, None, LEASE)
         assert len(await store.find(JobFilter(status=Status.RUNNING))) == 1
