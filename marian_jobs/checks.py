@@ -5,6 +5,7 @@ What passes here, Postgres can keep: the database's own checks state the same li
 
 import json
 import math
+import reprlib
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
@@ -69,7 +70,7 @@ def integer(name: str, value: object, least: int, most: int) -> int:
     if isinstance(value, bool) or not isinstance(value, int):
         raise TypeError(f"{name}: expected an integer, got {type(value).__name__}")
     if not least <= value <= most:
-        raise ValueError(f"{name}: must be between {least} and {most}, got {value}")
+        raise ValueError(f"{name}: must be between {least} and {most}, got {_brief(value)}")
     return value
 
 
@@ -177,7 +178,7 @@ def _walk(payload: Mapping[Any, Any]) -> int:
             size += 2 + 2 * len(value)
             for name, item in value.items():
                 if type(name) is not str:
-                    raise TypeError(f"{path}: keys must be strings, got {type(name).__name__} {name!r}")
+                    raise TypeError(f"{path}: keys must be strings, got {type(name).__name__} {_brief(name)}")
                 size += _text_size(f"{path}, a key", name)
                 todo.append((item, f"{path}.{name}", depth + 1))
         elif kind is list or kind is tuple:
@@ -187,6 +188,13 @@ def _walk(payload: Mapping[Any, Any]) -> int:
         else:
             raise TypeError(f"{path}: {kind.__name__} is not a JSON value; convert it first")
     return size
+
+
+def _brief(value: object) -> str:
+    """The value, shortened; Python itself refuses to write integers of thousands of digits."""
+    if isinstance(value, int) and value.bit_length() > 128:
+        return f"one of {value.bit_length()} bits"
+    return reprlib.repr(value)
 
 
 def _text_size(path: str, value: str) -> int:

@@ -11,6 +11,7 @@ from datetime import datetime, timedelta
 from typing import NamedTuple, Protocol
 from uuid import UUID
 
+from marian_jobs import checks
 from marian_jobs.job import Enqueued, Held, Job, NewJob, Status
 
 MOST_CLAIMED = 1000
@@ -42,7 +43,10 @@ class Stat:
 
 @dataclass(frozen=True, slots=True)
 class JobFilter:
-    """Which jobs to list, newest first; `before` continues behind the last job of a page."""
+    """Which jobs to list, newest first; `before` continues behind the last job of a page.
+
+    What no job could have is refused with `ValueError` or `TypeError`.
+    """
 
     status: Status | None = None
     type: str | None = None
@@ -50,6 +54,17 @@ class JobFilter:
     idempotency_key: str | None = None
     before: tuple[datetime, UUID] | None = None
     limit: int = 50
+
+    def __post_init__(self) -> None:
+        if self.status is not None:
+            Status(self.status)
+        if self.type is not None:
+            checks.text("type", self.type, longest=128)
+        if self.user_id is not None:
+            checks.uuid("user_id", self.user_id)
+        if self.idempotency_key is not None:
+            checks.text("idempotency_key", self.idempotency_key, longest=512)
+        checks.integer("limit", self.limit, 1, checks.INT32[1])
 
 
 class Poll(NamedTuple):

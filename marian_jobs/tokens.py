@@ -6,6 +6,7 @@ algorithm needs. `exp`, `aud`, `iss` and `sub` must be there.
 """
 
 import asyncio
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -21,6 +22,8 @@ from marian_jobs.errors import MarianError, StoreUnavailable
 SYMMETRIC: Final = "HS256"
 ASYMMETRIC: Final = ("ES256", "RS256")
 AUDIENCE: Final = "authenticated"
+LONGEST: Final = 64 * 1024
+_SHAPE = re.compile(r"[\w-]+\.[\w-]+\.[\w-]+", re.ASCII)
 _KIND = {"ES256": "EC", "RS256": "RSA"}
 _OPTIONS = {
     "require_aud": True, "require_exp": True, "require_iss": True, "require_sub": True,
@@ -165,8 +168,8 @@ class _Rules:
             )
             return Claims(
                 sub=UUID(claims["sub"]),
-                role=str(claims.get("role", "")),
-                email=claims.get("email"),
+                role=_said(claims, "role") or "",
+                email=_said(claims, "email"),
                 expires=datetime.fromtimestamp(claims["exp"], tz=UTC),
                 raw=claims,
             )
@@ -174,7 +177,7 @@ class _Rules:
             raise TokenRefused(f"the token is refused: {e}") from None
         except JOSEError:
             raise TokenRefused("the token is refused: its key in the key set is not one of its kind") from None
-        except (ValueError, TypeError, KeyError, OverflowError):
+        except (ValueError, TypeError, KeyError, OverflowError, RecursionError):
             raise TokenRefused("the token is refused: its claims are not an account's") from None
 
 
@@ -200,10 +203,20 @@ def _expiry(lifetime: timedelta) -> int:
     return int((clock.utc_now() + lifetime).timestamp())
 
 
+def _said(claims: Mapping[str, Any], name: str) -> str | None:
+    value = claims.get(name)
+    if value is not None and not isinstance(value, str):
+        raise TypeError(name)
+    return value
+
+
 def _header(token: str, allowed: tuple[str, ...]) -> dict[str, Any]:
+    # base64 as Python reads it passes over any other character: one token would have countless spellings.
+    if not isinstance(token, str) or len(token) > LONGEST or not _SHAPE.fullmatch(token):
+        raise TokenRefused("that is not a token")
     try:
         header: dict[str, Any] = jwt.get_unverified_header(token)
-    except (JWTError, AttributeError, TypeError, ValueError):
+    except (JWTError, AttributeError, TypeError, ValueError, RecursionError):
         raise TokenRefused("that is not a token") from None
     if header.get("alg") not in allowed:
         raise TokenRefused(f"the token's algorithm is not one that is configured ({', '.join(allowed)})")

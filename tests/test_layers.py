@@ -19,7 +19,7 @@ MAY: dict[str, set[str]] = {
     "machine": {"backoff", "errors", "job"},
     "checks": {"clock", "job"},
     "cron": {"checks", "job"},
-    "store": {"job"},
+    "store": {"checks", "job"},
     "stores": {"checks", "clock", "errors", "failure", "job", "machine", "redaction", "store", "stores"},
     "stream": {"job", "store"},
     "queue": {"checks", "errors", "job", "store", "stream"},

@@ -192,7 +192,7 @@ class TestHandlers:
 
         made = PostgresStore(database) if store == "postgres" else MemoryStore()
         worker = Worker(made, concurrency=1)
-        raised = {
+        raised: dict[str, Callable[[], BaseException]] = {
             "variable": lambda: ValueError("bad"),
             "dsn": lambda: ConnectionError("cannot reach postgresql://u:S3CRET@h/d"),
             "slash": lambda: ConnectionError("cannot reach postgres://u:a/S3CRET@h/d"),

@@ -113,7 +113,7 @@ def _exit_at_once(code: int) -> None:
 def load(target: str) -> Worker:
     """The Worker that `MODULE:NAME` names; modules are looked for in the current directory first."""
     module_name, _, name = target.partition(":")
-    if not module_name or not name:
+    if not module_name or not name or module_name.startswith("."):
         raise typer.BadParameter(f"{target!r}: expected MODULE:WORKER, e.g. app.jobs:worker")
     found = _imported(module_name)
     try:

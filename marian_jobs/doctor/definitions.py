@@ -34,9 +34,7 @@ def functions(steps: Iterable[Migration]) -> dict[str, Function]:
                 standing.pop(match["dropped"], None)
             elif match["altered"]:
                 function = standing[match["altered"]]
-                standing[match["altered"]] = replace(
-                    function, settings=function.settings | _settings(match["setting"])
-                )
+                standing[match["altered"]] = replace(function, settings=function.settings | _settings(match["setting"]))
             else:
                 standing[match["made"]] = Function(same_ends(match["body"]), _settings(match["head"]))
     return standing

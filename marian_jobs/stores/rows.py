@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 from uuid import UUID
 
 from marian_jobs.checks import json_text
+from marian_jobs.failure import storable
 from marian_jobs.job import Enqueued, Held, Job, NewJob, Status
 from marian_jobs.store import Failure, Floors, JobFilter, Limit, Poll, Stat, TypeLimit
 
@@ -149,7 +150,7 @@ def fail(failures: Sequence[Failure]) -> Statement:
         (
             [f.id for f in ordered],
             [f.attempt for f in ordered],
-            [f.error for f in ordered],
+            [storable(f.error) for f in ordered],
             [f.retry_in for f in ordered],
             [f.dead for f in ordered],
         ),

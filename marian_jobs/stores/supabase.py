@@ -12,6 +12,7 @@ from uuid import UUID
 import httpx
 
 from marian_jobs.errors import NotSupported, StoreRefused, StoreUnavailable
+from marian_jobs.failure import storable
 from marian_jobs.job import Enqueued, Held, Job, NewJob
 from marian_jobs.redaction import redact
 from marian_jobs.store import MOST_CLAIMED, Alarm, Failure, Floors, JobFilter, Limit, Poll, Stat, TypeLimit
@@ -133,7 +134,7 @@ class SupabaseStore:
                     "fail_jobs",
                     p_ids=[str(f.id) for f in batch],
                     p_attempts=[f.attempt for f in batch],
-                    p_errors=[f.error for f in batch],
+                    p_errors=[storable(f.error) for f in batch],
                     p_retry_in=[from_duration(f.retry_in) for f in batch],
                     p_dead=[f.dead for f in batch],
                 )

@@ -5,8 +5,7 @@ from collections.abc import Iterator
 import psycopg
 import pytest
 
-from marian_jobs.local.postgres import LocalPostgres
-from tests.fix_postgres import TEMPLATE
+from tests.fix_postgres import TEMPLATE, Server
 from tests.fuzz.hostile import IDS, KEYS, STATES
 
 ROW = """
@@ -24,7 +23,7 @@ def fill(connection: psycopg.Connection[tuple[object, ...]]) -> None:
 
 
 @pytest.fixture(scope="module")
-def filled(server: LocalPostgres) -> Iterator[str]:
+def filled(server: Server) -> Iterator[str]:
     """Its DSN; what a test does there it takes back."""
     dsn = server.create_database("fuzzed", template=TEMPLATE)
     with psycopg.connect(dsn) as connection:

@@ -17,6 +17,8 @@ STATES = ["queued", "running", "retrying", "succeeded", "dead"]
 IDS = {state: str(UUID(int=n + 1)) for n, state in enumerate(STATES)}
 KEYS = {state: f"key of {state}" for state in STATES}
 LONG = "x" * 10_000
+# What PostgREST itself refuses: a body that is no JSON object, arguments that no function has.
+API_CODES = {"PGRST102": 400, "PGRST202": 404, "42883": 404}
 
 
 def fuzzing(examples: int) -> settings:
@@ -93,6 +95,7 @@ _LIKELY_ELEMENT = st.fixed_dictionaries(
     {"type": _LIKELY["type"]}, optional={name: likely for name, likely in _LIKELY.items() if name != "type"}
 )
 _ELEMENT = _LIKELY_ELEMENT | st.fixed_dictionaries({}, optional=_HOSTILE)
+json_scalars = _ANY_JSON
 json_values = _ANY_JSON | st.lists(_ELEMENT, max_size=4) | st.lists(_ELEMENT | _ANY_JSON, max_size=4)
 
 

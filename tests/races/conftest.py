@@ -2,13 +2,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from marian_jobs.local.postgres import LocalPostgres
-from tests.fix_postgres import TEMPLATE
+from tests.fix_postgres import TEMPLATE, Server
 from tests.races.sessions import Meeting, meeting
 
 
 @pytest.fixture(scope="module")
-def place(server: LocalPostgres) -> Iterator[str]:
+def place(server: Server) -> Iterator[str]:
     """The DSN of a database for a file's meetings, one after the other."""
     yield server.create_database("races", template=TEMPLATE)
     server.drop_database("races")

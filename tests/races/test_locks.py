@@ -10,7 +10,7 @@ from psycopg import conninfo
 
 from marian_jobs import PostgresStore
 from marian_jobs.job import Held
-from marian_jobs.local.postgres import LocalPostgres
+from tests.fix_postgres import Server
 from tests.races.sessions import Meeting, Session
 
 HELD = """
@@ -32,7 +32,7 @@ TAKES = {
     "fail_job(%(id)s, 1, 'boom')": {JOBS: WRITES},
     "extend_leases(array[%(id)s::uuid], '{1}')": {JOBS: WRITES},
     "release_jobs(array[%(id)s::uuid], '{1}')": {JOBS: WRITES},
-    "reclaim_expired()": {JOBS: WRITES},
+    "reclaim_expired()": {JOBS: LOCKS_ROWS},  # nothing has expired: it looks, and locks what it would take
     "cancel_job(%(id)s)": {JOBS: WRITES},
     "retry_job(%(id)s)": {JOBS: WRITES},
     "prune_jobs('0', '0')": {JOBS: WRITES},
@@ -46,7 +46,6 @@ REPORTS = {
     "complete_jobs": "select public.complete_jobs(%s::uuid[], '{1,1}')",
     "settle": "select public.marian_jobs_settle(%s::uuid[], '{1,1}')",
     "fail_jobs": "select public.fail_jobs(%s::uuid[], '{1,1}', '{e,e}')",
-    "extend_leases": "select public.extend_leases(%s::uuid[], '{1,1}')",
     "release_jobs": "select public.release_jobs(%s::uuid[], '{1,1}')",
 }
 UNLOCKED = "select id from public.marian_jobs for update skip locked"
@@ -104,9 +103,7 @@ def test_bulk_loads_with_overlapping_keys_in_opposite_orders_wait_for_each_other
     assert met.ask("select count(*) from public.marian_jobs") == [(4,)]
 
 
-async def test_a_completion_that_is_chosen_as_a_deadlocks_victim_is_sent_again(
-    met: Meeting, server: LocalPostgres
-) -> None:
+async def test_a_completion_that_is_chosen_as_a_deadlocks_victim_is_sent_again(met: Meeting, server: Server) -> None:
     """Postgres deletes an account's jobs in an order of its own: the one deadlock that our order cannot rule out."""
     low, high = sorted([met.running(), met.running()])
     name = str(conninfo.conninfo_to_dict(met.dsn)["dbname"])

@@ -18,7 +18,7 @@ ends = pytest.mark.parametrize("end", ["commit", "rollback"])
 
 
 @ends
-@pytest.mark.parametrize("move", MOVES)
+@pytest.mark.parametrize("move", [move for move in MOVES if move != "extend"])
 def test_a_move_that_waits_for_the_deletion_finds_the_job_only_if_that_is_taken_back(
     met: Meeting, move: str, end: str
 ) -> None:

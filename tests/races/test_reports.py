@@ -15,6 +15,7 @@ REPORTS = {
 RECLAIM = "select id from public.reclaim_expired()"
 CANCEL = "select id from public.cancel_job(%s)"
 reports = pytest.mark.parametrize("report", REPORTS)
+waits = pytest.mark.parametrize("report", [report for report in REPORTS if report != "extend_leases"])
 ends = pytest.mark.parametrize("end", ["commit", "rollback"])
 
 
@@ -31,7 +32,7 @@ def test_a_report_under_way_is_passed_over_by_reclaim(met: Meeting, report: str,
     assert met.second.do(RECLAIM) == ([] if end == "commit" else [(job,)])
 
 
-@reports
+@waits
 def test_a_report_that_waits_for_a_reclaim_is_refused(met: Meeting, report: str) -> None:
     job = met.running(expired=True)
     assert met.first.do(RECLAIM) == [(job,)]
@@ -42,7 +43,7 @@ def test_a_report_that_waits_for_a_reclaim_is_refused(met: Meeting, report: str)
     assert met.status(job) == "retrying"
 
 
-@reports
+@waits
 def test_a_report_that_waits_for_a_reclaim_taken_back_counts(met: Meeting, report: str) -> None:
     text, after = REPORTS[report]
     job = met.running(expired=True)
@@ -54,7 +55,7 @@ def test_a_report_that_waits_for_a_reclaim_taken_back_counts(met: Meeting, repor
     assert met.status(job) == after
 
 
-@reports
+@waits
 @ends
 def test_a_report_that_waits_for_a_cancel_counts_only_if_that_is_taken_back(
     met: Meeting, report: str, end: str
@@ -67,6 +68,19 @@ def test_a_report_that_waits_for_a_cancel_counts_only_if_that_is_taken_back(
     assert late.result(5) == ([] if end == "commit" else [(job,)])
     met.second.commit()
     assert met.status(job) == ("dead" if end == "commit" else after)
+
+
+@pytest.mark.parametrize("move", [RECLAIM, "select id from public.cancel_job((select id from public.marian_jobs))"])
+@ends
+def test_an_extension_waits_for_nothing_and_learns_of_the_move_when_that_is_committed(
+    met: Meeting, move: str, end: str
+) -> None:
+    job = met.running(expired=True)
+    met.first.do(move)
+    assert met.second.do(REPORTS["extend_leases"][0], job) == [(job,)]
+    met.second.commit()
+    met.first.end(end)
+    assert met.second.do(REPORTS["extend_leases"][0], job) == ([] if end == "commit" else [(job,)])
 
 
 @reports
