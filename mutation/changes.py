@@ -81,10 +81,12 @@ def _edits(tokens: list[str]) -> Iterator[tuple[int, int, str]]:
         elif word in ("where", "and") and not _of_between(words, i):
             end = _end_of_condition(words, i + 1)
             yield i + 1, end, " true "
-        elif word == "if" and _before(words, i) != "end" and (end := _find(words, i, "then")):
-            yield i + 1, end, f" not ({''.join(tokens[i + 1 : end]).strip()}) "
-        elif word == "is":
-            yield i, i + 1, "is" if _next(words, i) == "not" else "is not"
+        elif word == "if" and _before(words, i) != "end" and (then := _find(words, i, "then")):
+            yield i + 1, then, f" not ({''.join(tokens[i + 1 : then]).strip()}) "
+        elif word == "is" and _next(words, i) != "not":
+            yield i, i + 1, "is not"
+        elif word == "not":
+            yield i, i + 1, " "
         elif word == "perform":
             yield i, (_find(words, i, ";") or i), "null"
         elif word == "for" and _next(words, i) == "update":
