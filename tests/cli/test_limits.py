@@ -21,21 +21,21 @@ def test_a_type_is_paused_and_resumed(marian: Marian, database: str) -> None:
 
 
 def test_a_limit_is_set_listed_with_its_use_set_anew_and_cleared(marian: Marian, database: str) -> None:
-    set_ = marian("limit", "embed", "--running", "2", "--rate", "100", "--per", "1m", dsn=database)
-    assert set_.stdout == "'embed' is claimed: at most 2 at once, at most 100 starts in 60 s\n", set_.stderr
+    set_ = marian("limit", "embed", "--running", "2", "--rate", "100", "--per", "1h", dsn=database)
+    assert set_.stdout == "'embed' is claimed: at most 2 at once, at most 100 starts in 3600 s\n", set_.stderr
     with psycopg.connect(database, autocommit=True) as connection:
         connection.execute("select public.enqueue_job('embed') from generate_series(1, 3)")
-        assert len(connection.execute("select public.claim_jobs(3)").fetchall()) == 2
+        assert len(connection.execute("select public.claim_jobs(3, null, '1 hour')").fetchall()) == 2
     marian("pause", "[b]\x1bother", dsn=database)
 
     other, embed = answers(marian("limits", "--json", dsn=database))
     assert other["paused"] is True
     assert embed == {
-        "type": "embed", "paused": False, "max_running": 2, "rate": 100, "per": 60.0, "running": 2, "started": 2,
+        "type": "embed", "paused": False, "max_running": 2, "rate": 100, "per": 3600.0, "running": 2, "started": 2,
     }  # fmt: skip
     shown = marian("limits", dsn=database).stdout
     assert "2 of 2" in shown
-    assert "2 of 100 in 60 s" in shown
+    assert "2 of 100 in 3600 s" in shown
     assert "[b]" in shown
     assert "\x1b" not in shown
 
