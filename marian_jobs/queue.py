@@ -13,7 +13,7 @@ from uuid import UUID
 from marian_jobs import checks
 from marian_jobs.errors import MarianError
 from marian_jobs.job import Enqueued, Job, JsonObject, NewJob
-from marian_jobs.store import JobFilter, Limit, Stat, Store
+from marian_jobs.store import JobFilter, Limit, Stat, Store, TypeLimit
 from marian_jobs.stream import CHUNK, Streamed, stream
 
 logger = logging.getLogger("marian_jobs.queue")
@@ -163,6 +163,11 @@ class Queue:
         await self._ready()
         await self._store.limit(checks.text("type", type, longest=128), Limit(max_running, rate, per))
 
+    async def limits(self) -> Sequence[TypeLimit]:
+        """Every type that is paused or limited, and how much of that is used."""
+        await self._ready()
+        return await self._store.limits()
+
     async def stats(self) -> Sequence[Stat]:
         """Per type and status: count, age of the oldest due job, expired leases."""
         await self._ready()
@@ -229,6 +234,7 @@ class SyncQueue:
     pause = _blocking(Queue.pause)
     resume = _blocking(Queue.resume)
     limit = _blocking(Queue.limit)
+    limits = _blocking(Queue.limits)
     stats = _blocking(Queue.stats)
 
     def _run(self, call: Coroutine[Any, Any, R]) -> R:

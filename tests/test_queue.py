@@ -159,3 +159,13 @@ class TestErrors:
     async def test_a_batch_larger_than_a_page_is_one_transaction(self, database: str) -> None:
         async with Queue(PostgresStore(database)) as queue:
             assert len(await queue.enqueue_many([new_job("t", {"n": n}) for n in range(5000)])) == 5000
+
+
+async def test_limits_and_pauses_can_be_read_back() -> None:
+    async with Queue(MemoryStore()) as queue:
+        await queue.pause("mail")
+        await queue.limit("embed", max_running=3)
+        assert [(limit.type, limit.paused, limit.max_running) for limit in await queue.limits()] == [
+            ("embed", False, 3),
+            ("mail", True, None),
+        ]
