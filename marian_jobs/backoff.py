@@ -8,6 +8,7 @@ SQL's `job_backoff` gives the same for the defaults; a property test holds the t
 """
 
 import math
+import sys
 from dataclasses import dataclass
 from datetime import timedelta
 
@@ -40,8 +41,8 @@ class Backoff:
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, (int, float)):
                 raise TypeError(f"backoff {name}: expected a number, got {type(value).__name__}")
-            if not (math.isfinite(value) and value >= least):
-                raise ValueError(f"backoff {name}: expected a finite number of at least {least:g}, got {value}")
+            if not least <= value <= sys.float_info.max:
+                raise ValueError(f"backoff {name}: expected a finite number of at least {least:g}")
 
     def delay(self, attempt: int) -> timedelta:
         """The wait after the given attempt (counted from 1) has failed, without jitter."""

@@ -10,7 +10,7 @@ from uuid import uuid4
 from zoneinfo import ZoneInfo
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from marian_jobs import MemoryStore, Queue, checks, new_job
@@ -30,6 +30,7 @@ def deep(levels: int) -> dict[str, Any]:
     return payload
 
 
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.dictionaries(st.just("a") | st.just("ü"), JSON))
 def test_any_json_object_is_taken_as_it_is(payload: dict[str, Any]) -> None:
     assert json.loads(checks.json_text(new_job("t", payload).payload)) == payload

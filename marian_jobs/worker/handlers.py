@@ -95,12 +95,12 @@ class Handlers:
         if not callable(function):
             raise TypeError(f"handler of {type!r}: expected a function, got {function!r}")
         if backoff is not None and not isinstance(backoff, Backoff):
-            raise TypeError(f"backoff: expected a Backoff, got {backoff!r}")
+            raise TypeError(f"backoff: expected a Backoff, got {backoff.__class__.__name__}")
         if limit is not None:
             checks.integer("limit", limit, 1, checks.INT32[1])
         takes_context = _takes_context(function)
         if isolation not in (None, "process"):
-            raise ValueError(f"isolation: expected None or 'process', got {isolation!r}")
+            raise ValueError("isolation: expected None or 'process'")
         if isolation is None and memory_limit is not None:
             raise ValueError("memory_limit: needs isolation='process'")
         if isolation is not None:
@@ -129,7 +129,7 @@ def _timeout(value: timedelta | float | None) -> timedelta | None:
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, timedelta | int | float):
-        raise TypeError(f"timeout: expected a timedelta or seconds, got {value!r}")
+        raise TypeError(f"timeout: expected a timedelta or seconds, got {type(value).__name__}")
     return checks.lease("timeout", value if isinstance(value, timedelta) else _seconds(value))
 
 
@@ -137,7 +137,7 @@ def _seconds(value: float) -> timedelta:
     try:
         return timedelta(seconds=value)
     except (ValueError, OverflowError):
-        raise ValueError(f"timeout: {value} is not a length of time") from None
+        raise ValueError("timeout: expected seconds, a finite number that a timedelta can hold") from None
 
 
 def _takes_context(function: Function) -> bool:

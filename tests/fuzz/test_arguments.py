@@ -84,7 +84,7 @@ async def store(request: pytest.FixtureRequest) -> Any:
 def test_options_are_taken_or_refused_by_name(what: str) -> None:
     make, options = OPTIONS[what]
 
-    @fuzzing(150)
+    @fuzzing(100)
     @given(st.fixed_dictionaries({}, optional=options))
     def call(given: dict[str, Any]) -> None:
         try:

@@ -146,7 +146,7 @@ def lines(draw: st.DrawFn, command: str) -> list[str]:
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_a_command_line_is_done_refused_or_wrong_usage(program: Program, command: str) -> None:
-    @fuzzing(40)
+    @fuzzing(25)
     @given(lines(command))
     def call(arguments: list[str]) -> None:
         before = program.rows()

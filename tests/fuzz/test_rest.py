@@ -80,7 +80,7 @@ def test_an_rpc_answers_or_refuses_by_a_documented_code(api: Api, name: str) -> 
     }
     hostile = {argument: values | json_values for argument, values in likely.items()} | {"p_unknown": json_values}
 
-    @fuzzing(15)
+    @fuzzing(10)
     @given(
         st.fixed_dictionaries(likely).map(json.dumps)
         | st.fixed_dictionaries({}, optional=hostile).map(json.dumps)
