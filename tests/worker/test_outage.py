@@ -31,8 +31,8 @@ async def test_a_run_survives_an_outage(
     fleet = Fleet(own_server.dsn(), tmp_path)
     try:
         async with PostgresStore(own_server.dsn()) as store:
-            (job,) = await store.enqueue([new_job("sleep", {"seconds": 3})])
-            process = fleet.start(lease=30)
+            (job,) = await store.enqueue([new_job("sleep", {"seconds": 8})])
+            process = fleet.start(lease=60)
             await until(fleet.started(), 10)
             await asyncio.to_thread(own_server.restart, mode, pause=2.0)
             with psycopg.connect(own_server.socket_dsn(role="supabase_admin"), autocommit=True) as connection:
@@ -40,7 +40,7 @@ async def test_a_run_survives_an_outage(
                     "select pg_terminate_backend(pid) from pg_stat_activity "
                     "where pid <> pg_backend_pid() and backend_type = 'client backend'"
                 )
-            done = await finished(store, job.id, 10)
+            done = await finished(store, job.id, 20)
             assert (done.status, done.attempts) == (Status.SUCCEEDED, 1)
             assert len(fleet.ledger()) == 1
             (after,) = await store.enqueue([new_job("sleep")])
