@@ -26,7 +26,13 @@ WAITS = "waits for ever"
 
 LONGEST = 300.0  # seconds: a change that makes a test wait for ever is noticed too
 # The quick ones notice most; who survives them meets the others.
-FIRST = ["tests/sql/test_moves.py", "tests/stores/test_conformance.py", "-k", "not supabase and not memory"]
+FIRST = [
+    "tests/sql/test_guards.py",
+    "tests/sql/test_moves.py",
+    "tests/stores/test_conformance.py",
+    "-k",
+    "not supabase and not memory",
+]
 THEN = ["tests/sql", "tests/races", "tests/test_queue.py", "tests/stores/test_lost_replies.py",
         "tests/fuzz/test_sql_functions.py", "tests/worker/test_wake.py", "tests/worker/test_scheduler.py"]  # fmt: skip
 FUNCTIONS = """
