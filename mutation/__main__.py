@@ -25,6 +25,8 @@ MOST_FAILING = 5
 WAITS = "waits for ever"
 
 LONGEST = 300.0  # seconds: a change that makes a test wait for ever is noticed too
+# A loop without its exit must not run for ever.
+SETTINGS = {"fsync": "off", "pg_stat_statements.track": "all", "statement_timeout": "20s"}
 # The quick ones notice most; who survives them meets the others.
 FIRST = [
     "tests/sql/test_guards.py",
@@ -50,7 +52,7 @@ def main() -> None:
     parser.add_argument("--output", type=Path, default=Path("build/mutation.jsonl"))
     wanted = parser.parse_args()
     wanted.output.parent.mkdir(parents=True, exist_ok=True)
-    with LocalPostgres(settings={"fsync": "off", "pg_stat_statements.track": "all"}) as server:
+    with LocalPostgres(settings=SETTINGS) as server:
         _run(server, wanted.only, wanted.output)
 
 
